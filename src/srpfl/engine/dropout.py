@@ -1,0 +1,59 @@
+"""Dropout whose masks are a function of a key, so that every engine drops the same units.
+
+PyTorch's own masks come from a global stream: they depend on the order of clients and cannot be
+the same for one client alone and for a stack of clients. Here the mask of a unit is a hash of
+(key, layer, position); the key travels like a buffer, one per client and step.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+KEY = "dropout_key"
+
+
+class KeyedDropout(nn.Module):
+    """nn.Dropout, with masks from a key."""
+
+    dropout_key: Tensor
+
+    def __init__(self, p: float, layer: int) -> None:
+        super().__init__()
+        self.p, self.layer = p, layer
+        self.register_buffer(KEY, torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        position = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+        uniform = _hash(position + _hash(self.dropout_key + self.layer)) >> 11 & (2**53 - 1)
+        keep = uniform >= int(self.p * 2**53)
+        return torch.where(keep, x / (1 - self.p), torch.zeros_like(x))
+
+
+def with_keyed_dropout(model: nn.Module) -> nn.Module:
+    """A copy of the model in which every nn.Dropout is keyed."""
+    model = copy.deepcopy(model)
+    layer = 0
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Dropout:
+                setattr(parent, name, KeyedDropout(child.p, layer))
+                layer += 1
+    return model
+
+
+def key_names(model: nn.Module) -> list[str]:
+    """The names under which the model's keys are given to a functional call."""
+    return [name for name, _ in model.named_buffers() if name.split(".")[-1] == KEY]
+
+
+def _hash(z: Tensor) -> Tensor:
+    """The finaliser of SplitMix64. Shifts of int64 keep the sign in PyTorch, hence the masks."""
+    z = z * -7046029254386353131
+    z = (z ^ (z >> 30 & (2**34 - 1))) * -4658895280553007687
+    z = (z ^ (z >> 27 & (2**37 - 1))) * -7723592293110705685
+    return z ^ (z >> 31 & (2**33 - 1))

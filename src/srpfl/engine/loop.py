@@ -1,0 +1,173 @@
+"""The plain engine: one client after another, one step after another. The reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from srpfl.data.base import Federated, Samples
+from srpfl.engine.base import Job, Local, Score
+from srpfl.engine.draws import Draws, draw
+from srpfl.engine.dropout import key_names, with_keyed_dropout
+from srpfl.local import Gradient, RuleState, kept, resumed
+from srpfl.split import Params, combine
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # outputs and targets to one loss per sample
+TEST_BATCH = 1000
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+class LoopEngine:
+    """Trains clients in turn on one device."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Federated,
+        *,
+        loss: Loss = cross_entropy,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.model = with_keyed_dropout(model).to(device=device, dtype=dtype)
+        self.keys = key_names(self.model)
+        self.data, self.loss, self.device, self.dtype = data, loss, torch.device(device), dtype
+
+    def train(self, job: Job) -> list[Local]:
+        with one_thread():
+            return [self._train(job, place) for place in range(len(job.clients))]
+
+    def test(self, job: Job) -> list[Score]:
+        with one_thread():
+            return [self._test(job, place) for place in range(len(job.clients))]
+
+    def _train(self, job: Job, place: int) -> Local:
+        client = job.clients[place]
+        state = self._start(job, place)
+        x, y = self._tensors(self.data.train(client))
+        gradient = self._full_gradient(job, state, x, y) if job.wants_gradient else None
+        loss = self._carry_out(job, client, state, x, y)
+        personal = {name: state[name] for name in job.personal[place]}
+        shared = {name: state[name] for name in job.shared}
+        return Local(client, shared, personal, loss, len(y), gradient)
+
+    def _test(self, job: Job, place: int) -> Score:
+        client = job.clients[place]
+        state = self._start(job, place)
+        if job.plan.phases:
+            self._carry_out(job, client, state, *self._tensors(self.data.train(client)))
+        x, y = self._tensors(self.data.test(client))
+        self.model.eval()
+        correct = 0
+        with torch.no_grad():
+            for some, labels in zip(x.split(TEST_BATCH), y.split(TEST_BATCH), strict=True):
+                outputs = functional_call(
+                    self.model, state, self.data.transform.prepare(some, self.dtype)
+                )
+                correct += int((outputs.argmax(1) == labels).sum())
+        return Score(client, correct, len(y))
+
+    def _carry_out(self, job: Job, client: int, state: Params, x: Tensor, y: Tensor) -> float:
+        """Do the job's plan for one client, changing ``state``; return the last phase's loss."""
+        rule = job.plan.rule
+        optimiser: RuleState = {}
+        mean_loss = 0.0
+        for number, phase in enumerate(job.plan.phases):
+            draws = draw(job, client, number, len(y), self.data.transform)
+            trained = {n: state[n] for n, _ in self.model.named_parameters() if n in phase.trains}
+            moments = resumed(rule, optimiser, trained)
+            losses: list[Tensor] = []
+            set_modes(self.model, phase.trains)
+            for step in range(len(draws.batches)):
+                gradient = self._batch_gradient(state, x, y, draws, step, losses)
+                trained, moments = rule.step(gradient, trained, moments)
+            state.update(trained)
+            optimiser = kept(optimiser, moments)
+            if losses:
+                mean_loss = float(torch.stack(losses).mean())
+        return mean_loss
+
+    def _batch_gradient(
+        self, state: Params, x: Tensor, y: Tensor, draws: Draws, step: int, losses: list[Tensor]
+    ) -> Gradient:
+        """The gradient function of one step's batch; its first call notes the loss."""
+        present = draws.batches[step] >= 0
+        picked = torch.from_numpy(draws.batches[step][present]).to(self.device)
+        images, targets = x[picked], y[picked]
+        if draws.augment is not None:
+            chosen = torch.from_numpy(draws.augment[step][present]).to(self.device)
+            images = self.data.transform.augment(images, chosen.long())
+        inputs = self.data.transform.prepare(images, self.dtype)
+        for name in self.keys:
+            state[name] = torch.tensor(draws.dropout[step], device=self.device)
+        first_call = True
+
+        def gradient(params: Params) -> Params:
+            nonlocal first_call
+            loss, grads = self._loss_and_gradient(state, params, inputs, targets)
+            if first_call:
+                losses.append(loss)
+                first_call = False
+            return grads
+
+        return gradient
+
+    def _loss_and_gradient(
+        self, state: Params, params: Params, inputs: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Params]:
+        leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+        outputs = functional_call(self.model, {**state, **leaves}, inputs)
+        loss = self.loss(outputs, targets).mean()
+        grads = torch.autograd.grad(loss, list(leaves.values()))
+        return loss.detach(), dict(zip(leaves, grads, strict=True))
+
+    def _full_gradient(self, job: Job, state: Params, x: Tensor, y: Tensor) -> Params:
+        """The gradient of the client's mean loss at what the server sent, without dropout."""
+        self.model.eval()
+        params = {n: state[n] for n, _ in self.model.named_parameters() if n in job.shared}
+        inputs = self.data.transform.prepare(x, self.dtype)
+        return self._loss_and_gradient(state, params, inputs, y)[1]
+
+    def _start(self, job: Job, place: int) -> Params:
+        # Clones, because BatchNorm writes its statistics into the tensors that it is given.
+        state = combine(job.shared, job.personal[place])
+        return {name: self._cast(value).clone() for name, value in state.items()}
+
+    def _cast(self, value: Tensor) -> Tensor:
+        return value.to(self.device, self.dtype if value.is_floating_point() else value.dtype)
+
+    def _tensors(self, samples: Samples) -> tuple[Tensor, Tensor]:
+        return (
+            torch.from_numpy(samples.x).to(self.device),
+            torch.from_numpy(samples.y).to(self.device),
+        )
+
+
+def set_modes(model: nn.Module, trained: Collection[str]) -> None:
+    """Training mode, except for normalisation layers that this phase does not train: a frozen
+    part keeps its running statistics too."""
+    model.train()
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and not any(
+            f"{name}.{parameter}" in trained for parameter, _ in module.named_parameters()
+        ):
+            module.eval()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Small batches lose more by handing work to a second thread than they gain."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

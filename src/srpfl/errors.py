@@ -1,0 +1,38 @@
+"""Every error that a user can cause or mend. The command shows its one sentence, no traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class SrpflError(Exception):
+    """Something the user can do something about; the message says what."""
+
+
+class ConfigError(SrpflError):
+    """An option, or a combination of options, makes no sense."""
+
+
+class DataError(SrpflError):
+    """Data is missing, broken, or does not fit the partition."""
+
+
+class RunFolderError(SrpflError):
+    """A run folder cannot be used: it holds another run, is damaged, or cannot be written."""
+
+
+class DivergedError(SrpflError):
+    """Training produced a loss that is not a finite number."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+    """The error for a name that does not exist, with the nearest one that does.
+
+    >>> print(unknown("method", "fedrap", ["fedavg", "fedrep"]))
+    unknown method 'fedrap': did you mean 'fedrep'? (known: fedavg, fedrep)
+    """
+    known = sorted(known)
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return ConfigError(f"unknown {kind} '{name}': {hint}(known: {', '.join(known)})")
