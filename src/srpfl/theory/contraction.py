@@ -48,7 +48,7 @@ def target_accuracy(clients: int, *, start: int, a: float, c_hat: float) -> floa
     0.3017
     """
     if not 1 < c_hat < math.sqrt(2):
-        raise ConfigError(f"c_hat must lie strictly between 1 and √2, but it is {c_hat}.")
+        raise ConfigError(f"c_hat must lie strictly between 1 and √2, not {c_hat}")
     return c_hat * limit(clients, start=start, a=a)
 
 
@@ -67,7 +67,7 @@ def rounds_to(level: float, n: int, *, start: int, a: float, distance: float = 1
     if level <= floor:
         raise ConfigError(
             f"with n = {n} the distance tends to {floor:.4g} and never reaches {level:.4g}; "
-            "raise n or the level."
+            "raise n or the level"
         )
     left = (level - floor) / (distance - floor)
     rounds = math.ceil(math.log(left) / (math.log1p(-a) / 2))
@@ -113,7 +113,7 @@ def samples_needed(
     285
     """
     if not 0 <= initial_distance < 1:
-        raise ConfigError(f"initial_distance must be in [0, 1), but it is {initial_distance}.")
+        raise ConfigError(f"initial_distance must be in [0, 1), not {initial_distance}")
     e0 = 1 - initial_distance**2
     spread = max(math.log(clients), dim / start)
     return math.ceil(c0 * (1 + noise**2) ** 2 * rank**3 * kappa**4 / e0**2 * spread)
@@ -122,6 +122,6 @@ def samples_needed(
 def check_contraction(start: int, a: float) -> None:
     """Refuse an n0 or an a that Theorem 1 does not speak of."""
     if start < 1:
-        raise ConfigError(f"start must be at least 1, but it is {start}.")
+        raise ConfigError(f"start must be at least 1, not {start}")
     if not 0 < a <= 0.25:
-        raise ConfigError(f"a must be above 0 and at most 1/4, but it is {a}.")
+        raise ConfigError(f"a must be above 0 and at most 1/4, not {a}")

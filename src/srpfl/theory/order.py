@@ -20,9 +20,9 @@ def expected_wait(n: int, clients: int, *, rate: float = 1.0) -> float:
     0.693147
     """
     if not 0 <= n <= clients:
-        raise ConfigError(f"n must be between 0 and clients = {clients}, but it is {n}.")
+        raise ConfigError(f"n must be between 0 and clients = {clients}, not {n}")
     if not (rate > 0 and math.isfinite(rate)):
-        raise ConfigError(f"rate must be a positive number, but it is {rate}.")
+        raise ConfigError(f"rate must be a positive number, not {rate}")
     return _harmonic_difference(clients - n, clients) / rate
 
 

@@ -37,19 +37,17 @@ class Setting:
     def __post_init__(self) -> None:
         check_contraction(self.start, self.a)
         if self.start > self.clients:
-            raise ConfigError(
-                f"start must not be above clients = {self.clients}, but it is {self.start}."
-            )
+            raise ConfigError(f"start must be at most clients = {self.clients}, not {self.start}")
         if not (self.c >= 0 and math.isfinite(self.c)):
-            raise ConfigError(f"c must be zero or a positive number, but it is {self.c}.")
+            raise ConfigError(f"c must be zero or a positive number, not {self.c}")
         if not (self.rate > 0 and math.isfinite(self.rate)):
-            raise ConfigError(f"rate must be a positive number, but it is {self.rate}.")
+            raise ConfigError(f"rate must be a positive number, not {self.rate}")
         if self.epsilon >= 1:
             # ε falls as 1/√N, so this N is where it passes below the start.
             enough = math.floor(self.clients * self.epsilon**2) + 1
             raise ConfigError(
                 f"the target ε = {self.epsilon:.3f} is no closer than the start, at distance 1: "
-                f"raise clients to {enough} or more, or lower start or c_hat."
+                f"raise clients to {enough} or more, or lower start or c_hat"
             )
 
     @property
