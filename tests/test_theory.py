@@ -174,6 +174,22 @@ def test_the_speedup_shrinks_as_the_target_needs_all_clients() -> None:
         assert speedups[-1] < 1.5
 
 
+def test_the_optimal_schedule_waits_as_the_analysis_says_and_then_for_everyone() -> None:
+    setting = Setting(clients=150, **PAPER)
+    stages = theory.compare(setting).stages
+    expected = [stage.n for stage in stages for _ in range(stage.rounds)]
+    policy = theory.optimal_schedule(setting)
+    policy.begin(population=600)
+    calls = [policy.call({}, round, population=600) for round in range(len(expected) + 5)]
+    assert [call.wait for call in calls] == [*expected, *[150] * 5]
+    assert {call.ask for call in calls} == {150}
+
+
+def test_the_optimal_schedule_ends_with_everyone_even_if_the_analysis_did_not_need_them() -> None:
+    policy = theory.optimal_schedule(Setting(clients=257, **PAPER))
+    assert policy.call({}, 10**6, population=257).wait == 257
+
+
 @pytest.mark.parametrize("clients", [2**7, 2**12, 2**17])
 @pytest.mark.parametrize("c", [0.0, 1.0])
 def test_the_lemma_bounds_the_exact_rounds(clients: int, c: float) -> None:

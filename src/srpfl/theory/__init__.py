@@ -23,6 +23,7 @@ from srpfl.theory.speedup import (
     doubled,
     doubling_point,
     lemma_rounds,
+    optimal_schedule,
     time_ratio_bound,
 )
 
@@ -40,6 +41,7 @@ __all__ = [
     "expected_wait",
     "lemma_rounds",
     "limit",
+    "optimal_schedule",
     "rounds_to",
     "samples_needed",
     "target_accuracy",

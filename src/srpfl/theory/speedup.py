@@ -5,8 +5,11 @@ at or below the doubling point X(n→n⁺), and ends at ε. Times are expected o
 times are independent exponentials with rate λ in every round, and for communication C = c/λ.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from srpfl.errors import ConfigError
 from srpfl.theory.contraction import (
@@ -17,6 +20,9 @@ from srpfl.theory.contraction import (
     target_accuracy,
 )
 from srpfl.theory.order import expected_wait
+
+if TYPE_CHECKING:
+    from srpfl.participation import Doubling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +160,22 @@ def compare(setting: Setting) -> Comparison:
         fedrep=Cost(alone * setting.round_time(setting.clients), alone),
         bound=time_ratio_bound(setting.clients, c=setting.c, c_hat=setting.c_hat),
     )
+
+
+def optimal_schedule(setting: Setting) -> Doubling:
+    """The stages of the analysis, as a participation policy that a run can use directly.
+
+    It asks N clients a round. Stages without rounds are left out, and the last stage, all N, goes
+    on for as long as the run does.
+
+    >>> optimal_schedule(Setting(clients=128, start=4, a=0.25)).schedule
+    ((32, 3), (64, 20), (128, 2))
+    """
+    from srpfl.participation import Doubling
+
+    *early, last = compare(setting).stages
+    schedule = [(stage.n, stage.rounds) for stage in (*(s for s in early if s.rounds), last)]
+    return Doubling(sample=setting.clients, schedule=tuple(schedule))
 
 
 def lemma_rounds(setting: Setting) -> tuple[float | None, ...]:
