@@ -171,9 +171,15 @@ class Plan:
     def step_count(self, samples: int) -> int:
         return sum(phase.step_count(samples, self.batch_size) for phase in self.phases)
 
+    def sample_count(self, samples: int) -> int:
+        """How many samples those steps process; a full epoch has no more than there are."""
+        per_epoch = math.ceil(samples / (self.batch_size or samples))
+        epochs, rest = divmod(self.step_count(samples), per_epoch)
+        return epochs * samples + min(rest * (self.batch_size or samples), samples)
+
 
 def resumed(rule: Rule, kept: RuleState, params: Params) -> RuleState:
-    """The rule's state for these parameters: what was kept of an earlier phase, or a fresh start."""
+    """The rule's state for these parameters: kept from an earlier phase, or a fresh start."""
     return {
         slot: {name: kept.get(slot, {}).get(name, value) for name, value in tensors.items()}
         for slot, tensors in rule.start(params).items()

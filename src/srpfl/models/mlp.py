@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ class MLP(nn.Module):
     def __init__(self, inputs: int, hidden: Sequence[int], *, classes: int) -> None:
         super().__init__()
         sizes = [inputs, *hidden, classes]
-        for number, (before, after) in enumerate(zip(sizes, sizes[1:], strict=False), start=1):
+        for number, (before, after) in enumerate(pairwise(sizes), start=1):
             self.add_module(f"fc{number}", nn.Linear(before, after))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,0 +1,125 @@
+"""What an algorithm is: a split of the model, a plan of local work, and an average.
+
+Nothing here knows of stragglers, clocks or engines. A new algorithm states what is personal and
+what a participant trains; FedRep's file shows how little that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+from torch import nn
+
+from srpfl.errors import ConfigError
+from srpfl.local import SGD, Phase, Plan, Rule
+from srpfl.split import Params, Personal, Predicate, last_linear, nothing, predicate
+
+if TYPE_CHECKING:
+    from srpfl.rounds import Answer
+
+Evaluation = Literal["personalised", "global", "local"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """The part that algorithms have in common."""
+
+    rule: Rule = SGD()
+    batch_size: int = 10
+    weighting: Literal["uniform", "samples"] = "uniform"
+    tuning_epochs: int = 10  # evaluation trains the personal part for that long
+
+    headline: ClassVar[Evaluation] = "personalised"
+    personalises: ClassVar[bool] = True  # needs a shared and a personal part, both non-empty
+
+    def __post_init__(self) -> None:
+        if self.weighting not in ("uniform", "samples"):
+            raise ConfigError(f"weighting must be 'uniform' or 'samples', not '{self.weighting}'")
+
+    def is_personal(self, model: nn.Module) -> Predicate:
+        """Which names stay with the client."""
+        raise NotImplementedError
+
+    def phases(self, shared: frozenset[str], personal: frozenset[str]) -> tuple[Phase, ...]:
+        """What a participant trains, given the names of the two parts' parameters."""
+        raise NotImplementedError
+
+    def adapts(self, model: nn.Module) -> Predicate:
+        """Which names evaluation trains for each client: the personal part."""
+        return self.is_personal(model)
+
+    def plan(self, model: nn.Module) -> Plan:
+        """The local work of a participant."""
+        is_personal = self.is_personal(model)
+        names = frozenset(name for name, _ in model.named_parameters())
+        personal = frozenset(name for name in names if is_personal(name))
+        if self.personalises and (not personal or personal == names):
+            what = "nothing" if not personal else "everything"
+            raise ConfigError(
+                f"the split makes {what} personal, but {type(self).__name__} needs a shared and a "
+                "personal part: name the personal part, for example personal=['fc3']"
+            )
+        return Plan(self.phases(names - personal, personal), self.rule, self.batch_size)
+
+    def tuning(self, model: nn.Module) -> Plan:
+        """What evaluation does for each client before it tests."""
+        adapts = self.adapts(model)
+        names = frozenset(name for name, _ in model.named_parameters() if adapts(name))
+        return Plan((Phase(names, epochs=self.tuning_epochs),), self.tuning_rule, self.batch_size)
+
+    @property
+    def tuning_rule(self) -> Rule:
+        """Fine-tuning uses momentum with every method."""
+        return replace(self.rule, momentum=0.5) if isinstance(self.rule, SGD) else self.rule
+
+    def adaptation(self, model: nn.Module) -> Plan:
+        """What a client does to the shared model before the "global" evaluation tests it."""
+        return Plan((), self.rule, self.batch_size)
+
+    def average(self, answers: Sequence[Answer]) -> Params:
+        """The next shared part."""
+        samples = [float(answer.samples) for answer in answers]
+        weights = samples if self.weighting == "samples" else [1.0] * len(answers)
+        return weighted_mean([answer.shared for answer in answers], weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharesAll(Algorithm):
+    """Algorithms that share the whole model; fine-tuning adapts its last linear layer."""
+
+    personalises: ClassVar[bool] = False
+
+    def is_personal(self, model: nn.Module) -> Predicate:
+        return nothing
+
+    def adapts(self, model: nn.Module) -> Predicate:
+        return predicate(model, last_linear(model))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalHead(Algorithm):
+    """Algorithms that share the representation and keep the head."""
+
+    personal: Personal = "head"
+
+    def is_personal(self, model: nn.Module) -> Predicate:
+        return predicate(model, self.personal)
+
+
+def weighted_mean(parts: Sequence[Params], weights: Sequence[float]) -> Params:
+    """The weighted mean of tensors by name, summed in double precision.
+
+    >>> mean = weighted_mean([{"a": torch.tensor([1.0])}, {"a": torch.tensor([4.0])}], [2, 1])
+    >>> float(mean["a"])
+    2.0
+    """
+    total = sum(weights)
+    shares = torch.tensor([weight / total for weight in weights], dtype=torch.float64)
+    mean = {}
+    for name, like in parts[0].items():
+        stacked = torch.stack([part[name] for part in parts]).double()
+        mean[name] = torch.tensordot(shares.to(stacked.device), stacked, dims=1).to(like.dtype)
+    return mean

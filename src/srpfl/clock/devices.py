@@ -1,0 +1,97 @@
+"""Times from real devices: computing by a phone's speed, transfer by its network's."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from srpfl.clock.base import FloatArray, IntArray, Work
+from srpfl.clock.exponential import check_communication
+from srpfl.errors import ConfigError, DataError
+from srpfl.randomness import stream
+
+SPEED = "cpu_float_score"
+REFERENCE_SCORE = 1000.0  # `seconds_per_sample` is the time of a device with this score
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceProfiles:
+    """T_i = samples·seconds/speed_i + bytes/network_i, devices and networks read from CSV files.
+
+    Each client gets a device and a network of its own by the seed. The devices' file needs the
+    column ``cpu_float_score`` (work per second is proportional to it). The networks' file is
+    optional and has ``down_mean, down_std, up_mean, up_std`` in kB/s: a round's bandwidth is
+    normal, and never below a tenth of its mean.
+    """
+
+    devices: str
+    networks: str | None = None
+    seconds_per_sample: float = 0.01
+    communication: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_communication(self.communication)
+        if not (np.isfinite(self.seconds_per_sample) and self.seconds_per_sample > 0):
+            raise ConfigError(
+                f"seconds_per_sample must be a positive number, not {self.seconds_per_sample}"
+            )
+        _ = self._scores, self._bandwidths  # read now: a wrong file is found before the run
+
+    @property
+    def fixed(self) -> bool:
+        return self.networks is None
+
+    def times(
+        self, seed: int, round: int, clients: IntArray, population: int, work: Work
+    ) -> FloatArray:
+        owned = stream(seed, "device").integers(len(self._scores), size=population)[clients]
+        computing: FloatArray = (
+            work.samples * self.seconds_per_sample * REFERENCE_SCORE / self._scores[owned]
+        )
+        if self._bandwidths is None:
+            return computing
+        mean, spread = self._bandwidths  # networks x (down, up), bytes per second
+        used = stream(seed, "network").integers(len(mean), size=population)[clients]
+        noise = stream(seed, "bandwidth", round).normal(size=(population, 2))[clients]
+        speed = np.maximum(mean[used] + spread[used] * noise, mean[used] / 10)
+        transfer: FloatArray = work.down / speed[:, 0] + work.up / speed[:, 1]
+        return computing + transfer
+
+    @cached_property
+    def _scores(self) -> FloatArray:
+        return _columns(self.devices, [SPEED])[:, 0]
+
+    @cached_property
+    def _bandwidths(self) -> tuple[FloatArray, FloatArray] | None:
+        if self.networks is None:
+            return None
+        table = _columns(self.networks, ["down_mean", "up_mean", "down_std", "up_std"]) * 1000
+        return table[:, :2], table[:, 2:]
+
+
+def _columns(path: str, names: Sequence[str]) -> FloatArray:
+    try:
+        with Path(path).open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read the device profiles in {path}: {error}") from error
+    if not rows:
+        raise DataError(f"{path} holds no device profiles")
+    return np.array([[_number(row, name, path, i) for name in names] for i, row in enumerate(rows)])
+
+
+def _number(row: Mapping[str, str], name: str, path: str, index: int) -> float:
+    if name not in row:
+        raise DataError(f"{path} has no column '{name}' (its columns: {', '.join(row)})")
+    try:
+        value = float(row[name])
+    except (TypeError, ValueError):
+        value = float("nan")
+    if not (np.isfinite(value) and (value > 0 or (name.endswith("_std") and value == 0))):
+        raise DataError(f"{path}, row {index + 1}: {name} must be a positive number")
+    return value

@@ -1,0 +1,64 @@
+"""What a run writes down, and what can be read from it: plain values, one JSON line each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One round. Times are simulated seconds without communication: C is added when read."""
+
+    round: int  # from 1
+    stage: int
+    wait: int  # n
+    asked: int  # N
+    participants: list[int]  # in order of arrival
+    arrivals: list[float]  # when each of them answered, since the round began
+    late: list[int]  # asked, but not waited for
+    late_arrivals: list[float]  # when they would have answered
+    loss: float  # mean over the participants
+    duration: float  # when the round went on
+    computing: float  # sum of the durations so far
+    decision: dict[str, Any] = field(default_factory=dict)  # a policy's account of itself
+
+    def time(self, communication: float) -> float:
+        """Simulated time at the end of this round, for any C."""
+        return self.computing + communication * self.round
+
+
+@dataclass(frozen=True)
+class EvaluationRecord:
+    """One evaluation of one kind, after a round."""
+
+    round: int
+    kind: str
+    computing: float
+    accuracy: float  # mean over clients, weighted by test points
+    clients: list[float]  # per client
+    tested: list[int]  # test points per client
+
+    def time(self, communication: float) -> float:
+        return self.computing + communication * self.round
+
+
+def to_line(record: RoundRecord | EvaluationRecord) -> str:
+    """A record as one JSON line; floats keep every digit."""
+    return json.dumps(asdict(record), separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def half_accuracies(record: EvaluationRecord, slowest_first: Sequence[int]) -> tuple[float, float]:
+    """Mean accuracy of the slowest and of the fastest half of the clients."""
+    half = len(slowest_first) // 2
+    return (
+        _weighted(record, slowest_first[:half]),
+        _weighted(record, slowest_first[len(slowest_first) - half :]),
+    )
+
+
+def _weighted(record: EvaluationRecord, clients: Sequence[int]) -> float:
+    total = sum(record.tested[client] for client in clients)
+    return sum(record.clients[i] * record.tested[i] for i in clients) / total if total else 0.0
