@@ -1,0 +1,74 @@
+"""A data set before it is dealt out to clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from srpfl.data.base import IntArray, Samples, Transform
+from srpfl.data.partition import Labels, StrArray
+from srpfl.errors import ConfigError
+from srpfl.randomness import stream
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training and test points of one origin, with the names of their classes."""
+
+    name: str
+    train: Samples
+    test: Samples
+    class_names: tuple[str, ...]
+    transform: Transform = Transform()
+    train_writers: StrArray | None = None
+    test_writers: StrArray | None = None
+
+    @property
+    def labels(self) -> Labels:
+        return Labels(
+            self.train.y,
+            self.test.y,
+            len(self.class_names),
+            self.train_writers,
+            self.test_writers,
+        )
+
+    def only(self, classes: Sequence[int] | int) -> Dataset:
+        """The same with some classes only (a number: the first ones), relabelled from 0 on."""
+        known = len(self.class_names)
+        kept = list(range(classes)) if isinstance(classes, int) else list(classes)
+        if not kept or len(set(kept)) < len(kept) or not set(kept) <= set(range(known)):
+            raise ConfigError(
+                f"{self.name} has the classes 0 to {known - 1}: choose some of them, each one "
+                f"once, not {classes}"
+            )
+        new = np.full(known, -1)
+        new[kept] = np.arange(len(kept))
+        train, test = np.isin(self.train.y, kept), np.isin(self.test.y, kept)
+        return replace(
+            self,
+            train=Samples(self.train.x[train], new[self.train.y[train]]),
+            test=Samples(self.test.x[test], new[self.test.y[test]]),
+            class_names=tuple(self.class_names[kind] for kind in kept),
+            train_writers=None if self.train_writers is None else self.train_writers[train],
+            test_writers=None if self.test_writers is None else self.test_writers[test],
+        )
+
+
+def held_out(groups: IntArray | StrArray, fraction: float) -> tuple[IntArray, IntArray]:
+    """Rows for training and for testing: a fraction of every group is held out.
+
+    The choice is always the same one, so that all seeds of a run are tested on the same points.
+
+    >>> train, test = held_out(np.repeat([0, 1], [10, 5]), 0.2)
+    >>> len(train), len(test)
+    (12, 3)
+    """
+    rng = stream(0, "held out")
+    test = np.zeros(len(groups), dtype=bool)
+    for group in np.unique(groups):
+        rows = rng.permutation(np.flatnonzero(groups == group))
+        test[rows[: round(fraction * len(rows))]] = True
+    return np.flatnonzero(~test), np.flatnonzero(test)
