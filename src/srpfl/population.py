@@ -58,6 +58,7 @@ class VirtualTransport:
         self.data, self.engine, self.clock, self.plan = data, engine, clock, plan
         self.parts, self.seed = parts, seed
         self._pending: dict[int, Local] = {}
+        self._order: list[Arrival] = []
 
     @property
     def population(self) -> int:
@@ -71,7 +72,8 @@ class VirtualTransport:
         return range(self.data.clients)  # a simulated client drops its work when nobody waits
 
     def send(self, request: Request) -> Iterator[Arrival]:
-        return iter(self._arrivals(request))
+        self._order = self._arrivals(request)
+        return iter(self._order)
 
     def collect(self, request: Request, counted: Sequence[Arrival]) -> list[Answer]:
         clients = [arrival.client for arrival in counted]
@@ -94,7 +96,7 @@ class VirtualTransport:
         self._pending = {}
 
     def missed(self, request: Request, counted: Sequence[Arrival]) -> list[Arrival]:
-        return self._arrivals(request)[len(counted) :]
+        return self._order[len(counted) :]
 
     def _answer(self, arrival: Arrival) -> Answer:
         local = self._pending[arrival.client]

@@ -1,0 +1,122 @@
+"""A run on disk: its config, records that grow line by line, checkpoints.
+
+config.json        all that the run depends on
+rounds.jsonl       one line per round, appended as it happens
+evaluations.jsonl  one line per evaluation
+timing.jsonl       real seconds per round, apart from the records because they differ each time
+checkpoints/, personal/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from srpfl import checkpoint
+from srpfl.errors import RunFolderError
+from srpfl.population import PersonalParts
+from srpfl.records import EvaluationRecord, RoundRecord, to_line
+from srpfl.rounds import State
+from srpfl.split import Params
+
+Record = TypeVar("Record", RoundRecord, EvaluationRecord)
+CONFIG, ROUNDS, EVALUATIONS, TIMING = (
+    "config.json",
+    "rounds.jsonl",
+    "evaluations.jsonl",
+    "timing.jsonl",
+)
+
+
+class RunFolder:
+    """Where a run keeps what it has done."""
+
+    def __init__(self, path: Path, *, say: Callable[[str], None] = print) -> None:
+        self.path, self._say = path, say
+
+    def create(self, config: dict[str, Any]) -> None:
+        """Claim an empty or new folder for a run."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if (self.path / CONFIG).exists():
+                raise RunFolderError(
+                    f"{self.path} already holds a run: choose another folder, "
+                    "or go on with that run by --resume"
+                )
+            if any(self.path.iterdir()):
+                raise RunFolderError(
+                    f"{self.path} is not empty and holds no run: choose another folder"
+                )
+        except OSError as error:
+            raise RunFolderError(f"cannot write to {self.path}: {error.strerror}") from error
+        checkpoint.write_text(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
+
+    def config(self) -> dict[str, Any]:
+        """What the run was asked to do."""
+        try:
+            config: dict[str, Any] = json.loads((self.path / CONFIG).read_text())
+        except FileNotFoundError:
+            raise RunFolderError(f"{self.path} holds no run (there is no {CONFIG})") from None
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"cannot read {self.path / CONFIG}: {error}") from error
+        return config
+
+    def add(self, record: RoundRecord | EvaluationRecord) -> None:
+        name = ROUNDS if isinstance(record, RoundRecord) else EVALUATIONS
+        self._append(name, to_line(record))
+
+    def add_timing(self, round: int, seconds: float) -> None:
+        self._append(TIMING, json.dumps({"round": round, "seconds": round_off(seconds)}) + "\n")
+
+    def rounds(self) -> list[RoundRecord]:
+        return self._records(ROUNDS, RoundRecord)
+
+    def evaluations(self) -> list[EvaluationRecord]:
+        return self._records(EVALUATIONS, EvaluationRecord)
+
+    def save(self, state: State, parts: PersonalParts) -> None:
+        try:
+            checkpoint.save(self.path, state, parts)
+        except OSError as error:
+            raise RunFolderError(
+                f"cannot save the state to {self.path}: {error.strerror or error}"
+            ) from error
+
+    def restore(self, initial: Params) -> tuple[State, PersonalParts] | None:
+        """Go back to the last good state: records after it are cut off, to be made again."""
+        found = checkpoint.load(self.path, initial, rounds=len(self.rounds()), say=self._say)
+        reached = found[0].round if found else 0
+        kept_rounds = [record for record in self.rounds() if record.round <= reached]
+        kept_evaluations = [record for record in self.evaluations() if record.round <= reached]
+        checkpoint.write_text(self.path / ROUNDS, "".join(map(to_line, kept_rounds)))
+        checkpoint.write_text(self.path / EVALUATIONS, "".join(map(to_line, kept_evaluations)))
+        return found
+
+    def _append(self, name: str, line: str) -> None:
+        try:
+            with (self.path / name).open("a") as file:
+                file.write(line)
+        except OSError as error:
+            raise RunFolderError(f"cannot write {self.path / name}: {error.strerror}") from error
+
+    def _records(self, name: str, kind: type[Record]) -> list[Record]:
+        """All whole records; what follows a broken line is not trusted."""
+        path = self.path / name
+        if not path.exists():
+            return []
+        records: list[Record] = []
+        for number, line in enumerate(path.read_text().splitlines(keepends=True), start=1):
+            try:
+                if not line.endswith("\n"):
+                    raise ValueError("it is cut short")
+                records.append(kind(**json.loads(line)))
+            except (ValueError, TypeError) as error:
+                self._say(f"{path}, line {number}, is damaged ({error}): it is left out")
+                break
+        return records
+
+
+def round_off(seconds: float) -> float:
+    return round(seconds, 3)

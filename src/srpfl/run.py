@@ -1,0 +1,109 @@
+"""What a run has to say: accuracy over simulated time, for any cost of communication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from srpfl.errors import ConfigError, RunFolderError
+from srpfl.folder import RunFolder
+from srpfl.population import PersonalParts
+from srpfl.records import EvaluationRecord, RoundRecord
+from srpfl.rounds import State
+from srpfl.split import Params, combine
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """One evaluation."""
+
+    round: int
+    time: float
+    mean: float
+    clients: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished or loaded run."""
+
+    config: Mapping[str, Any]
+    rounds: Sequence[RoundRecord]
+    evaluations: Sequence[EvaluationRecord]
+    state: State | None = None  # absent in a run that was loaded for its records only
+    parts: PersonalParts | None = None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Run:
+        """The records of a run folder."""
+        folder = RunFolder(Path(path))
+        return cls(folder.config(), folder.rounds(), folder.evaluations())
+
+    @property
+    def name(self) -> str:
+        return str(self.config["name"])
+
+    @property
+    def headline(self) -> str:
+        """The kind of accuracy that this method is judged by."""
+        return str(self.config["headline"])
+
+    @property
+    def communication(self) -> float:
+        """The C that the run was played with."""
+        return float(self.config["communication"])
+
+    @property
+    def accuracy(self) -> list[Accuracy]:
+        """The headline accuracy at every evaluation, on the run's own clock."""
+        return self.curve()
+
+    def curve(self, kind: str | None = None, communication: float | None = None) -> list[Accuracy]:
+        """One kind of accuracy at every evaluation, with time for any C."""
+        cost = self._cost(communication)
+        wanted = kind or self.headline
+        return [
+            Accuracy(record.round, record.time(cost), record.accuracy, record.clients)
+            for record in self.evaluations
+            if record.kind == wanted
+        ]
+
+    def time(self, communication: float | None = None) -> float:
+        """Simulated time of the whole run."""
+        return self.rounds[-1].time(self._cost(communication)) if self.rounds else 0.0
+
+    def time_to(
+        self, target: float, communication: float | None = None, kind: str | None = None
+    ) -> float | None:
+        """Simulated time at the first evaluation at or above the target; None: not reached."""
+        for point in self.curve(kind, communication):
+            if point.mean >= target:
+                return point.time
+        return None
+
+    def model_of(self, client: int) -> Params:
+        """The weights of a client's own model: the shared part with its personal part."""
+        if self.state is None or self.parts is None:
+            raise RunFolderError("only the records of this run were loaded, not its weights")
+        return combine(self.state.shared, self.parts.of(client))
+
+    def plot(self, path: str | Path | None = None, communication: float | None = None) -> Figure:
+        """Accuracy against simulated time; written to a file (PNG, SVG, PDF) if one is named."""
+        from srpfl.report.plots import accuracy_against_time
+
+        return accuracy_against_time([self], path=path, communication=self._cost(communication))
+
+    def _cost(self, communication: float | None) -> float:
+        if communication is None:
+            return self.communication
+        if self.config.get("sees_communication") and communication != self.communication:
+            raise ConfigError(
+                "this run's participation policy looks at the cost of communication "
+                f"(C = {self.communication:g} when it was played), so another C needs another run"
+            )
+        return communication
