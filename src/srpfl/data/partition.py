@@ -49,21 +49,21 @@ def deal_classes(
     """Deal every class out in proportion to a column of ``shares`` (clients x classes).
 
     Nothing is dropped of a class that somebody holds. Where points cannot be divided, those left
-    over go to the clients that have the fewest so far, so sizes stay as even as they can be.
+    over go first to the clients that rounding has cost most so far, so sizes stay even.
     """
     hands: list[list[IntArray]] = [[] for _ in shares]
-    sizes = np.zeros(len(shares), dtype=np.int64)
+    ahead = np.zeros(len(shares))  # what rounding has given so far, or cost where negative
     for kind in range(shares.shape[1]):
         holders = np.flatnonzero(shares[:, kind])
         if len(holders) == 0:
             continue
         rows = rng.permutation(np.flatnonzero(labels == kind))
-        ties = np.lexsort((rng.random(len(holders)), sizes[holders]))
-        holders = holders[ties]
-        counts = apportion(len(rows), shares[holders, kind], least=least)
+        holders = holders[np.lexsort((rng.random(len(holders)), ahead[holders].round(6)))]
+        claims = shares[holders, kind]
+        counts = apportion(len(rows), claims, least=least)
         for client, piece in zip(holders, cut(rows, counts), strict=True):
             hands[client].append(piece)
-        sizes[holders] += counts
+        ahead[holders] += counts - len(rows) * (claims / claims.sum())
     empty = np.zeros(0, dtype=np.int64)
     return [np.sort(np.concatenate([empty, *hand])) for hand in hands]
 

@@ -1,0 +1,56 @@
+"""The picture of a partition: how many training points of each class each client holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from srpfl.data.base import Federated, IntArray
+
+
+def counts(data: Federated) -> IntArray:
+    """Training points by client and class.
+
+    >>> from srpfl.data import load
+    >>> counts(load("digits", clients=5)).shape
+    (5, 10)
+    """
+    table = [np.bincount(data.train(c).y, minlength=data.classes) for c in range(data.clients)]
+    return np.array(table)
+
+
+def draw(data: Federated, path: str | Path) -> None:
+    """Draw clients against classes; a dot's area is the number of training points there.
+
+    >>> import tempfile
+    >>> from srpfl.data import load
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     draw(load("digits", clients=5), Path(folder) / "partition.png")
+    """
+    # The figure's own canvas and not pyplot: no window system, no global state.
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    table = counts(data)
+    client, kind = np.nonzero(table)
+    points = table[client, kind]
+    cell = min(18.0, 860 / data.clients, 860 / data.classes)  # points of 1/72 inch
+    width, height = data.clients * cell / 72 + 1.6, data.classes * cell / 72 + 1.4
+    figure = Figure(figsize=(max(4.5, width), max(2.8, height)), layout="constrained")
+    axes = figure.subplots()
+    areas = (0.95 * cell) ** 2 * points / points.max()
+    dots = axes.scatter(client, kind, areas, c=points, cmap="viridis_r", vmin=0, linewidths=0)
+    axes.set(
+        xlim=(-0.8, data.clients - 0.2),
+        ylim=(data.classes - 0.2, -0.8),
+        xlabel="client",
+        ylabel="class",
+        title=f"{data.clients} clients, {points.sum()} training points "
+        f"({table.sum(axis=1).min()} to {table.sum(axis=1).max()} each)",
+    )
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.colorbar(dots, label="training points", shrink=0.8)
+    figure.savefig(path, dpi=120)
