@@ -32,6 +32,7 @@ from srpfl.split import partition, state_of
 from srpfl.watchers import Watcher
 
 FORMAT = 1  # of the run folder
+EVERYONE, FIXED_SPEEDS = Everyone(), FixedExponential()
 
 
 def simulate(
@@ -39,11 +40,13 @@ def simulate(
     data: Federated,
     model: nn.Module | Callable[[], nn.Module],
     algorithm: Algorithm,
-    participation: Participation = Everyone(),
-    clock: Clock = FixedExponential(),
+    participation: Participation = EVERYONE,
+    clock: Clock = FIXED_SPEEDS,
     rounds: int = 60,
     seed: int = 0,
     engine: Engine | str = "auto",
+    device: str = "auto",
+    precision: str = "float32",
     evaluate_every: int | None = None,
     evaluations: Sequence[Evaluation] | None = None,
     stop_at: float | None = None,
@@ -58,9 +61,10 @@ def simulate(
     """Train with one algorithm, participation policy and clock, and return the run.
 
     The model's weights are drawn anew from the seed, so that runs with the same seed start alike;
-    ``pretrained=True`` keeps those it has. ``evaluate_every`` is in rounds (about thirty
-    evaluations by default, 0 for none), ``stop_at`` ends the run at that accuracy. With ``out``
-    the run is kept in a folder as it happens, and ``resume=True`` goes on with it.
+    ``pretrained=True`` keeps those it has. The engine is chosen by the model and the device unless
+    it is named. ``evaluate_every`` is in rounds (about thirty evaluations by default, 0 for none),
+    ``stop_at`` ends the run at that accuracy. With ``out`` the run is kept in a folder as it
+    happens, and ``resume=True`` goes on with it.
 
     >>> import srpfl
     >>> run = srpfl.simulate(
@@ -111,7 +115,11 @@ def simulate(
     elif resume:
         raise ConfigError("resume needs the folder of the run: out='DIR'")
 
-    workers = make_engine(engine, model, data) if isinstance(engine, str) else engine
+    workers = (
+        make_engine(engine, model, data, device=device, precision=precision)
+        if isinstance(engine, str)
+        else engine
+    )
     transport = VirtualTransport(
         data=data, engine=workers, clock=clock, plan=plan, parts=parts, seed=seed
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from srpfl.data.base import Samples
+from srpfl.data.base import Samples, Transform
 from srpfl.data.dataset import Dataset, held_out
+
+NORMALISED = Transform(mean=(0.305,), std=(0.376,))  # of all pixels
 
 
 def digits() -> Dataset:
@@ -21,5 +23,9 @@ def digits() -> Dataset:
     y = labels.astype(np.int64)
     train, test = held_out(y, 0.2)
     return Dataset(
-        "digits", Samples(x[train], y[train]), Samples(x[test], y[test]), tuple("0123456789")
+        "digits",
+        Samples(x[train], y[train]),
+        Samples(x[test], y[test]),
+        classes=10,
+        transform=NORMALISED,
     )

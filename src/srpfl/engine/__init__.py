@@ -12,7 +12,14 @@ from srpfl.errors import unknown
 ENGINES = ("auto", "loop")
 
 
-def make_engine(name: str, model: nn.Module, data: Federated) -> Engine:
+def make_engine(
+    name: str,
+    model: nn.Module,
+    data: Federated,
+    *,
+    device: str = "auto",
+    precision: str = "float32",
+) -> Engine:
     """An engine by name."""
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)

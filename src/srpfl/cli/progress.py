@@ -1,0 +1,65 @@
+"""A progress line on a terminal: stage, n, round, simulated time, accuracy, time left."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from srpfl.records import EvaluationRecord, RoundRecord
+from srpfl.watchers import Watcher
+
+
+class ProgressLine(Watcher):
+    """Shows runs on standard error, one bar each; silent where there is no terminal."""
+
+    def __init__(self, *, hidden: bool = False) -> None:
+        self._bars = Progress(
+            TextColumn("{task.description:<10}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[status]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=Console(file=sys.stderr),
+            disable=hidden or not sys.stderr.isatty(),
+        )
+        self._accuracy = ""
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def begin(self, name: str, rounds: int, done: int) -> None:
+        self._accuracy = ""
+        self._task = self._bars.add_task(name, total=rounds, completed=done, status="")
+
+    def round(self, record: RoundRecord) -> None:
+        status = (
+            f"stage {record.stage}, n = {record.wait}/{record.asked}, "
+            f"time {record.computing:.1f}{self._accuracy}"
+        )
+        self._bars.update(self._task, completed=record.round, status=status)
+
+    def evaluation(self, record: EvaluationRecord) -> None:
+        if record.kind != "local":
+            self._accuracy = f", accuracy {100 * record.accuracy:.1f} %"
