@@ -59,6 +59,10 @@ def linear(
         raise ConfigError(f"seeds must be at least 1, not {seeds}")
     if population is not None and population < clients:
         raise ConfigError(f"population must be at least clients = {clients}, not {population}")
+    if plot is not None:
+        from srpfl.theory.plots import check_file
+
+        check_file(plot)
     clocks: dict[str, Callable[..., Clock]] = {
         "iid": IIDExponential,
         "fixed": FixedExponential,

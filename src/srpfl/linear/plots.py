@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from srpfl.linear.study import Pair
+from srpfl.linear.study import Pair, mean_times
 from srpfl.theory.plots import save
 
 
@@ -28,6 +29,11 @@ def draw_distance(pairs: Sequence[Pair], communications: Sequence[float], file: 
                 )
         axes.axhline(target, color="black", linewidth=0.8, linestyle=":")
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        if reached := [time for time in mean_times(pairs, communication) if time]:
+            axes.set_xlim(0, 2 * max(reached))  # what comes after is noise around the floor
         axes.set_xlabel("simulated time")
         axes.set_title(f"C = {communication:g}")
         axes.grid(alpha=0.3)

@@ -94,9 +94,21 @@ def _descent_curve(
     axes.plot(times, distances, marker=".", markersize=4, label=label, color=color)
 
 
+def check_file(file: Path) -> None:
+    """Refuse a file that cannot become a picture, before anything long is computed for it."""
+    formats = Figure().canvas.get_supported_filetypes()
+    if file.suffix.lstrip(".").lower() not in formats:
+        raise ConfigError(
+            f"cannot write the plot to {file}: its ending must be one of {', '.join(formats)}"
+        )
+    if not file.absolute().parent.is_dir():
+        raise ConfigError(f"cannot write the plot to {file}: there is no such folder")
+
+
 def save(figure: Figure, file: Path) -> None:
     """Write the picture, in the format that the file's ending names."""
+    check_file(file)
     try:
         figure.savefig(file, dpi=120)
-    except (OSError, ValueError) as problem:
+    except OSError as problem:
         raise ConfigError(f"cannot write the plot to {file}: {problem}") from None
