@@ -6,12 +6,16 @@ holds all that it depends on, so any engine gives the same answer to the same jo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from torch import Tensor, nn
+
 from srpfl.local import Plan
 from srpfl.split import Params
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # outputs and targets to one loss per sample
 
 
 @dataclass(frozen=True)
@@ -59,3 +63,8 @@ class Engine(Protocol):
     def test(self, job: Job) -> list[Score]:
         """Do the plan (it may be empty) for every client, then test; nothing is kept."""
         ...
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The loss of classifiers."""
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from srpfl.data.base import Federated, Samples
-from srpfl.engine.base import Job, Local, Score
+from srpfl.data.base import Federated
+from srpfl.engine.base import Job, Local, Loss, Score, cross_entropy
 from srpfl.engine.draws import Draws, draw
 from srpfl.engine.dropout import key_names, with_keyed_dropout
+from srpfl.engine.precision import Precision, called
+from srpfl.engine.store import tensors
 from srpfl.local import Gradient, RuleState, kept, resumed
 from srpfl.split import Params, combine
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # outputs and targets to one loss per sample
 TEST_BATCH = 1000
-
-
-def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    return nn.functional.cross_entropy(outputs, targets, reduction="none")
 
 
 class LoopEngine:
@@ -35,24 +31,27 @@ class LoopEngine:
         *,
         loss: Loss = cross_entropy,
         device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
+        precision: str = "float32",
     ) -> None:
-        self.model = with_keyed_dropout(model).to(device=device, dtype=dtype)
+        self.precision, self.device = Precision.of(precision), torch.device(device)
+        self.dtype = self.precision.kept
+        self.model = with_keyed_dropout(model).to(device=self.device, dtype=self.dtype)
+        self.forward = self.precision.lowered(called(self.model))
         self.keys = key_names(self.model)
-        self.data, self.loss, self.device, self.dtype = data, loss, torch.device(device), dtype
+        self.data, self.loss = data, loss
 
     def train(self, job: Job) -> list[Local]:
-        with one_thread():
+        with one_thread(), self.precision.switched():
             return [self._train(job, place) for place in range(len(job.clients))]
 
     def test(self, job: Job) -> list[Score]:
-        with one_thread():
+        with one_thread(), self.precision.switched():
             return [self._test(job, place) for place in range(len(job.clients))]
 
     def _train(self, job: Job, place: int) -> Local:
         client = job.clients[place]
         state = self._start(job, place)
-        x, y = self._tensors(self.data.train(client))
+        x, y = tensors(self.data.train(client), self.device)
         gradient = self._full_gradient(job, state, x, y) if job.wants_gradient else None
         loss = self._carry_out(job, client, state, x, y)
         personal = {name: state[name] for name in job.personal[place]}
@@ -63,16 +62,15 @@ class LoopEngine:
         client = job.clients[place]
         state = self._start(job, place)
         if job.plan.phases:
-            self._carry_out(job, client, state, *self._tensors(self.data.train(client)))
-        x, y = self._tensors(self.data.test(client))
+            self._carry_out(job, client, state, *tensors(self.data.train(client), self.device))
+        x, y = tensors(self.data.test(client), self.device)
         self.model.eval()
         correct = 0
         with torch.no_grad():
-            for some, labels in zip(x.split(TEST_BATCH), y.split(TEST_BATCH), strict=True):
-                outputs = functional_call(
-                    self.model, state, self.data.transform.prepare(some, self.dtype)
-                )
-                correct += int((outputs.argmax(1) == labels).sum())
+            for start in range(0, len(y), TEST_BATCH):
+                some = slice(start, start + TEST_BATCH)
+                inputs = self.data.transform.prepare(x[some], self.dtype)
+                correct += int((self.forward(state, inputs).argmax(1) == y[some]).sum())
         return Score(client, correct, len(y))
 
     def _carry_out(self, job: Job, client: int, state: Params, x: Tensor, y: Tensor) -> float:
@@ -124,7 +122,7 @@ class LoopEngine:
         self, state: Params, params: Params, inputs: Tensor, targets: Tensor
     ) -> tuple[Tensor, Params]:
         leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
-        outputs = functional_call(self.model, {**state, **leaves}, inputs)
+        outputs = self.forward({**state, **leaves}, inputs)
         loss = self.loss(outputs, targets).mean()
         grads = torch.autograd.grad(loss, list(leaves.values()))
         return loss.detach(), dict(zip(leaves, grads, strict=True))
@@ -139,16 +137,9 @@ class LoopEngine:
     def _start(self, job: Job, place: int) -> Params:
         # Clones, because BatchNorm writes its statistics into the tensors that it is given.
         state = combine(job.shared, job.personal[place])
-        return {name: self._cast(value).clone() for name, value in state.items()}
-
-    def _cast(self, value: Tensor) -> Tensor:
-        return value.to(self.device, self.dtype if value.is_floating_point() else value.dtype)
-
-    def _tensors(self, samples: Samples) -> tuple[Tensor, Tensor]:
-        return (
-            torch.from_numpy(samples.x).to(self.device),
-            torch.from_numpy(samples.y).to(self.device),
-        )
+        return {
+            name: self.precision.cast(value, self.device).clone() for name, value in state.items()
+        }
 
 
 def set_modes(model: nn.Module, trained: Collection[str]) -> None:

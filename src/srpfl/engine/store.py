@@ -1,0 +1,71 @@
+"""Clients' samples as tensors on the device, kept for the next round as far as a budget allows."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from srpfl.data.base import Federated, IntArray, Samples
+
+Part = Literal["train", "test"]
+
+
+class Held(NamedTuple):
+    """The samples of several clients, one client after another."""
+
+    x: Tensor
+    y: Tensor
+    sizes: IntArray
+
+    @property
+    def starts(self) -> IntArray:
+        return np.cumsum(self.sizes) - self.sizes
+
+
+class Store:
+    """Asks the data for a client once, unless so many others came since that it was dropped."""
+
+    def __init__(self, data: Federated, device: torch.device, budget: int | None = None) -> None:
+        self.data, self.device = data, device
+        self.budget = default_budget(device) if budget is None else budget
+        self.used = 0
+        self._kept: OrderedDict[tuple[Part, int], tuple[Tensor, Tensor]] = OrderedDict()
+
+    def get(self, part: Part, client: int) -> tuple[Tensor, Tensor]:
+        key = (part, client)
+        found = self._kept.get(key)
+        if found is None:
+            samples = self.data.train(client) if part == "train" else self.data.test(client)
+            found = tensors(samples, self.device)
+            self._kept[key] = found
+            self.used += _bytes(found)
+            while self.used > self.budget and len(self._kept) > 1:
+                self.used -= _bytes(self._kept.popitem(last=False)[1])
+        self._kept.move_to_end(key)
+        return found
+
+    def hold(self, part: Part, clients: Sequence[int]) -> Held:
+        pairs = [self.get(part, client) for client in clients]
+        x, y = (torch.cat(tensors) for tensors in zip(*pairs, strict=True))
+        return Held(x, y, np.array([len(y) for _, y in pairs], dtype=np.int64))
+
+
+def tensors(samples: Samples, device: torch.device) -> tuple[Tensor, Tensor]:
+    # PyTorch warns of arrays that it may not write to, such as memory-mapped ones.
+    x, y = (a if a.flags.writeable else a.copy() for a in (samples.x, samples.y))
+    return torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
+
+
+def default_budget(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory) // 4
+    return 1 << 29
+
+
+def _bytes(pair: tuple[Tensor, Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in pair)
