@@ -1,0 +1,8 @@
+"""Tests import their helpers by name: the folder of this file is on the path."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
