@@ -220,6 +220,16 @@ def test_theorem_2_is_asymptotic() -> None:
     )
 
 
+def test_theorem_2_bounds_the_ratio_wherever_we_looked() -> None:
+    for c, c_hat, a, start in itertools.product(
+        (0.0, 1.0, 10.0, 100.0), (1.0001, 1.1, 1.2, 1.4, 1.414), (0.01, 0.25), (1, 4, 16)
+    ):
+        for clients in (2**10, 2**14, 2**20):
+            setting = Setting(clients=clients, start=start, a=a, c=c, c_hat=c_hat)
+            answer = theory.compare(setting)
+            assert 1 / answer.speedup < answer.bound
+
+
 def test_the_sample_size_has_the_square_that_the_proof_needs() -> None:
     case = {"clients": 100, "start": 10, "dim": 20, "rank": 2, "kappa": 2.0}
     quiet = theory.samples_needed(noise=0.0, initial_distance=0.0, c0=1e3, **case)

@@ -37,7 +37,7 @@ def draw_speedup(
         axes.set_xscale("log", base=2)
         axes.set_xlabel(f"clients N   (n₀ = {setting.start}, a = {setting.a:g})")
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 0.1))
+        axes.legend(frameon=False, loc="upper left")
     save(figure, file)
 
 
