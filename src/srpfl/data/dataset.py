@@ -15,12 +15,12 @@ from srpfl.randomness import stream
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test points of one origin, with the names of their classes."""
+    """Training and test points of one origin."""
 
     name: str
     train: Samples
     test: Samples
-    class_names: tuple[str, ...]
+    classes: int
     transform: Transform = Transform()
     train_writers: StrArray | None = None
     test_writers: StrArray | None = None
@@ -30,28 +30,27 @@ class Dataset:
         return Labels(
             self.train.y,
             self.test.y,
-            len(self.class_names),
+            self.classes,
             self.train_writers,
             self.test_writers,
         )
 
     def only(self, classes: Sequence[int] | int) -> Dataset:
         """The same with some classes only (a number: the first ones), relabelled from 0 on."""
-        known = len(self.class_names)
         kept = list(range(classes)) if isinstance(classes, int) else list(classes)
-        if not kept or len(set(kept)) < len(kept) or not set(kept) <= set(range(known)):
+        if not kept or len(set(kept)) < len(kept) or not set(kept) <= set(range(self.classes)):
             raise ConfigError(
-                f"{self.name} has the classes 0 to {known - 1}: choose some of them, each one "
+                f"{self.name} has the classes 0 to {self.classes - 1}: choose some of them, each "
                 f"once, not {classes}"
             )
-        new = np.full(known, -1)
+        new = np.full(self.classes, -1)
         new[kept] = np.arange(len(kept))
         train, test = np.isin(self.train.y, kept), np.isin(self.test.y, kept)
         return replace(
             self,
             train=Samples(self.train.x[train], new[self.train.y[train]]),
             test=Samples(self.test.x[test], new[self.test.y[test]]),
-            class_names=tuple(self.class_names[kind] for kind in kept),
+            classes=len(kept),
             train_writers=None if self.train_writers is None else self.train_writers[train],
             test_writers=None if self.test_writers is None else self.test_writers[test],
         )

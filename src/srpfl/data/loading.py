@@ -8,14 +8,18 @@ from pathlib import Path
 import numpy as np
 
 from srpfl.data.base import IntArray, Pooled
+from srpfl.data.catalogue import KNOWN
 from srpfl.data.dataset import Dataset
 from srpfl.data.digits import digits
+from srpfl.data.named import named
+from srpfl.data.own import from_numpy, from_parquet
 from srpfl.data.partition import Partition, Parts
 from srpfl.data.shards import Shards
 from srpfl.errors import ConfigError, DataError, unknown
 from srpfl.randomness import stream
 
 THREE_CLASSES_EACH = Shards(3)
+OWN = {"parquet": from_parquet, "numpy": from_numpy}
 
 
 def load(
@@ -31,6 +35,9 @@ def load(
 ) -> Pooled:
     """Load a data set and deal it out to clients.
 
+    Names are ``digits`` (always there), ``cifar10``, ``cifar100``, ``emnist``, ``femnist``,
+    ``mnist``, ``fashion-mnist`` (from ``data_dir``, or ``SRPFL_DATA``, or the Hub), and
+    ``parquet:PATH`` and ``numpy:PATH`` for data of your own.
     ``classes`` keeps some classes only (a number: the first ones) and labels them from 0 on;
     ``per_client`` is the most training points that a client keeps, in its own mix of classes.
 
@@ -53,7 +60,7 @@ def load(
         test_pool=dataset.test,
         train_parts=parts.train,
         test_parts=parts.test,
-        classes=len(dataset.class_names),
+        classes=dataset.classes,
         transform=dataset.transform,
     )
 
@@ -61,7 +68,12 @@ def load(
 def _read(name: str, data_dir: str | Path | None, augment: bool) -> Dataset:
     if name == "digits":
         return digits()
-    raise unknown("data set", name, ["digits"])
+    if name in KNOWN:
+        return named(KNOWN[name], data_dir, augment=augment)
+    kind, colon, path = name.partition(":")
+    if colon and kind in OWN:
+        return OWN[kind](Path(path).expanduser())
+    raise unknown("data set", name, ["digits", *KNOWN, *(f"{kind}:PATH" for kind in OWN)])
 
 
 def _capped(parts: Parts, labels: IntArray, most: int, seed: int) -> Parts:

@@ -1,0 +1,121 @@
+"""A user's own data: ``parquet:PATH`` for images, ``numpy:PATH`` for arrays of any kind."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srpfl.data import parquet
+from srpfl.data.base import Transform
+from srpfl.data.cache import Arrays, cached
+from srpfl.data.dataset import Dataset
+from srpfl.data.named import arrays_of, dataset_of, split
+from srpfl.data.points import Points, checked_labels, join
+from srpfl.errors import DataError
+
+KEYS = ("x_train", "y_train", "x_test", "y_test")
+LABELS = ("label", "labels", "fine_label", "character")
+WRITERS = ("writer_id", "writer", "client_id", "client")
+
+
+def from_parquet(path: Path) -> Dataset:
+    """Images of a user: a folder with train*.parquet and test*.parquet, or one file, of which a
+    fifth is then held out. Labels count from 0; the images scale to [0, 1]."""
+    name = f"parquet:{path}"
+    train, test = _parquet_files(path)
+
+    def build() -> Arrays:
+        label = next((c for c in LABELS if parquet.has_column(train[0], c)), LABELS[0])
+        writer = next((c for c in WRITERS if parquet.has_column(train[0], c)), None)
+
+        def read(files: list[Path], channels: int | None, classes: int | None) -> Points:
+            return join(
+                [
+                    parquet.read(
+                        file, name, label=label, writer=writer, channels=channels, classes=classes
+                    )
+                    for file in files
+                ]
+            )
+
+        first = read(train, None, None)
+        if not test:
+            return arrays_of(*split(first, 0.2))
+        return arrays_of(first, read(test, first.x.shape[1], int(first.y.max()) + 1))
+
+    arrays = cached("parquet", [*train, *test], build)
+    if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
+        raise DataError(f"{path} has training and test images of different sizes")
+    return dataset_of(name, arrays, int(arrays["y_train"].max()) + 1, Transform())
+
+
+def _parquet_files(path: Path) -> tuple[list[Path], list[Path]]:
+    if path.is_file():
+        return [path], []
+    for folder in (path, path / "data"):
+        train, test = sorted(folder.glob("train*.parquet")), sorted(folder.glob("test*.parquet"))
+        if train and test:
+            return train, test
+    raise DataError(
+        f"{path} is neither a Parquet file nor a folder with train*.parquet and test*.parquet"
+    )
+
+
+def from_numpy(path: Path) -> Dataset:
+    """Arrays of a user, in an .npz without pickles: x_train, y_train, x_test and y_test.
+
+    Bytes scale to [0, 1] and other numbers are taken as they are. Grey images may lack the channel
+    axis, and channels may come last.
+    """
+    arrays = _npz(path)
+    points = {}
+    classes = None
+    for which in ("train", "test"):
+        x, y = arrays[f"x_{which}"], arrays[f"y_{which}"]
+        where = f"y_{which} in {path}"
+        if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer) or len(x) != len(y) or not len(y):
+            raise DataError(f"{where} must be one whole number for each row of x_{which}")
+        labels = checked_labels(y, where, f"numpy:{path}", classes)
+        classes = classes or int(labels.max()) + 1
+        points[which] = Points(_inputs(x, f"x_{which} in {path}"), labels)
+    if points["train"].x.shape[1:] != points["test"].x.shape[1:]:
+        raise DataError(f"{path} has training and test points of different shapes")
+    return dataset_of(
+        f"numpy:{path}", arrays_of(points["train"], points["test"]), classes or 0, Transform()
+    )
+
+
+def _npz(path: Path) -> Arrays:
+    if not path.is_file():
+        raise DataError(f"there is no file {path}: numpy:PATH names an .npz file")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if missing := [key for key in KEYS if key not in file]:
+                raise DataError(
+                    f"{path} has no array {', '.join(missing)}: it must hold {', '.join(KEYS)}, "
+                    f"and it holds {', '.join(file) or 'nothing'}"
+                )
+            return {key: file[key] for key in KEYS}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+        raise DataError(
+            f"{path} cannot be read as an .npz of plain arrays (pickled objects are never opened): "
+            f"{error}"
+        ) from error
+
+
+def _inputs(x: NDArray[np.generic], where: str) -> NDArray[np.generic]:
+    if x.ndim < 2 or not (np.issubdtype(x.dtype, np.number) or x.dtype == np.bool_):
+        raise DataError(f"{where} must hold numbers, one row per point")
+    if x.dtype != np.uint8:
+        x = x.astype(np.float32)
+        if not np.isfinite(x).all():
+            row = int(np.argmin(np.isfinite(x).reshape(len(x), -1).all(axis=1)))
+            raise DataError(f"row {row} of {where} has a value that is not a finite number")
+    if x.ndim == 3:
+        return x[:, None]
+    if x.ndim == 4 and x.shape[-1] in (1, 3) and x.shape[1] not in (1, 3):
+        return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+    return x
