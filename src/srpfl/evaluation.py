@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from torch import nn
 
 from srpfl.algorithms.base import Algorithm, Evaluation
-from srpfl.engine.base import Engine, Job
+from srpfl.engine.base import Engine, Job, Score
 from srpfl.errors import ConfigError, unknown
 from srpfl.local import Plan
 from srpfl.population import PersonalParts
 from srpfl.records import EvaluationRecord
 from srpfl.rounds import State
-from srpfl.split import combine, partition
+from srpfl.split import Params, combine, partition
 
 KINDS: tuple[Evaluation, ...] = ("personalised", "global", "local")
 
@@ -43,18 +44,40 @@ def evaluate(
 ) -> EvaluationRecord:
     """Accuracy of all clients, also of those that never took part."""
     everyone = range(clients)
-    shared, plan = state.shared, Plan((), algorithm.rule)
-    if kind == "personalised":
-        # From the mean of the last participants' personal parts: it exists in a simulator only.
-        common = combine(state.shared, parts.mean(state.participants))
-        shared, start = partition(common, algorithm.adapts(model))
-        personal, plan = [start] * clients, algorithm.tuning(model)
-    elif kind == "global":
-        personal, plan = [{}] * clients, algorithm.adaptation(model)
-    else:
+    # From the mean of the last participants' personal parts: it exists in a simulator only.
+    common = parts.mean(state.participants) if kind == "personalised" else {}
+    shared, start, plan = preparation(kind, state.shared, common, algorithm, model)
+    personal = [start] * clients
+    if kind == "local":
         personal = [parts.of(client) for client in everyone]
-    job = Job(seed, state.round, f"evaluate/{kind}", everyone, shared, personal, plan)
-    scores = sorted(engine.test(job), key=lambda score: score.client)
+    job = Job(seed, state.round, purpose(kind), everyone, shared, personal, plan)
+    return summed(kind, state, engine.test(job))
+
+
+def preparation(
+    kind: Evaluation, shared: Params, part: Params, algorithm: Algorithm, model: nn.Module
+) -> tuple[Params, Params, Plan]:
+    """What a client does before it is tested, given its personal part or one in its stead: the
+    part that stays as it is, the part that it adapts, and the plan."""
+    if kind == "personalised":
+        fixed, start = partition(combine(shared, part), algorithm.adapts(model))
+        return fixed, start, algorithm.tuning(model)
+    plan = algorithm.adaptation(model) if kind == "global" else Plan((), algorithm.rule)
+    return shared, part, plan
+
+
+def purpose(kind: Evaluation) -> str:
+    """The name of an evaluation's random streams."""
+    return f"evaluate/{kind}"
+
+
+def default_kinds(algorithm: Algorithm) -> tuple[Evaluation, ...]:
+    return (algorithm.headline, "local") if algorithm.personalises else (algorithm.headline,)
+
+
+def summed(kind: Evaluation, state: State, scores: Sequence[Score]) -> EvaluationRecord:
+    """The record of all clients' scores."""
+    scores = sorted(scores, key=lambda score: score.client)
     tested = sum(score.total for score in scores)
     return EvaluationRecord(
         round=state.round,

@@ -15,6 +15,7 @@ from srpfl.clock.base import Clock, Work
 from srpfl.data.base import Federated
 from srpfl.engine.base import Engine, Job, Local
 from srpfl.local import Plan
+from srpfl.participation.base import Call
 from srpfl.rounds import Answer, Arrival, Request
 from srpfl.split import Params
 
@@ -68,7 +69,7 @@ class VirtualTransport:
     def communication(self) -> float:
         return self.clock.communication
 
-    def idle(self) -> Sequence[int]:
+    def idle(self, call: Call) -> Sequence[int]:
         return range(self.data.clients)  # a simulated client drops its work when nobody waits
 
     def send(self, request: Request) -> Iterator[Arrival]:

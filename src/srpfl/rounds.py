@@ -76,8 +76,9 @@ class Transport(Protocol):
         """C, what the round costs beside the clients' computing."""
         ...
 
-    def idle(self) -> Sequence[int]:
-        """The clients that can be asked now."""
+    def idle(self, call: Call) -> Sequence[int]:
+        """The clients that can be asked now. The round begins here: where clients come and go, a
+        transport may wait until there are enough of them for the call."""
         ...
 
     def send(self, request: Request) -> Iterator[Arrival]:
@@ -109,7 +110,7 @@ def play(
 ) -> tuple[State, RoundRecord]:
     """Play one round and return the state after it, with the round's record."""
     call = participation.call(state.memory, state.round, transport.population)
-    asked = sample(transport.idle(), call, seed)
+    asked = sample(transport.idle(call), call, seed)
     request = Request(state.round, call, asked, state.shared, participation.wants_gradient)
     counted, duration = first(transport.send(request), call)
     answers = transport.collect(request, counted)

@@ -19,7 +19,7 @@ from srpfl.clock.exponential import FixedExponential
 from srpfl.data.base import Federated
 from srpfl.engine import Engine, make_engine
 from srpfl.errors import ConfigError, DataError, RunFolderError
-from srpfl.evaluation import check_kinds, evaluate
+from srpfl.evaluation import check_kinds, default_kinds, evaluate
 from srpfl.folder import RunFolder
 from srpfl.participation.base import Participation
 from srpfl.participation.everyone import Everyone
@@ -88,7 +88,7 @@ def simulate(
     model = initial_model(model, seed, pretrained=pretrained)
     shared, personal = partition(state_of(model), algorithm.is_personal(model))
     plan = algorithm.plan(model)
-    kinds = tuple(evaluations) if evaluations is not None else _default_kinds(algorithm)
+    kinds = tuple(evaluations) if evaluations is not None else default_kinds(algorithm)
     check_kinds(kinds, algorithm)
     every = max(1, rounds // 30) if evaluate_every is None else evaluate_every
 
@@ -267,10 +267,6 @@ def _open(
             "choose another folder"
         )
     return folder.restore(parts.initial) or (state, parts)
-
-
-def _default_kinds(algorithm: Algorithm) -> tuple[Evaluation, ...]:
-    return (algorithm.headline, "local") if algorithm.personalises else (algorithm.headline,)
 
 
 def _check_numbers(

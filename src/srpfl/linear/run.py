@@ -14,7 +14,7 @@ from srpfl.clock import Clock, Work
 from srpfl.errors import ConfigError
 from srpfl.linear.algorithm import distance, head_spread, method_of_moments, orthonormal, updates
 from srpfl.linear.problem import Array, Problem
-from srpfl.participation import Participation
+from srpfl.participation import Call, Participation
 from srpfl.rounds import Answer, Arrival, Request, initial_state, play
 from srpfl.split import Params
 
@@ -134,7 +134,7 @@ class LinearClients:
     def communication(self) -> float:
         return self.clock.communication
 
-    def idle(self) -> Sequence[int]:
+    def idle(self, call: Call) -> Sequence[int]:
         return range(self.problem.clients)
 
     def send(self, request: Request) -> Iterator[Arrival]:
