@@ -52,7 +52,7 @@ def test_buffers_travel_with_the_shared_part_unless_the_predicate_says_otherwise
 
 
 def test_unknown_parts_and_too_few_layers_are_one_sentence() -> None:
-    with pytest.raises(ConfigError, match="no part named 'fc9'.*its parts: fc1, fc2"):
+    with pytest.raises(ConfigError, match=r"no part named 'fc9'.*its parts: fc1, fc2"):
         predicate(nn.ModuleDict({"fc1": nn.Linear(1, 1), "fc2": nn.Linear(1, 1)}), ["fc9"])
     with pytest.raises(ConfigError, match="1 linear layers and the split needs the last 2"):
         last_linear(nn.Linear(1, 1), 2)

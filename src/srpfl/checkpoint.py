@@ -60,8 +60,6 @@ def save(folder: Path, state: State, parts: PersonalParts | None = None) -> None
     draft.mkdir()
     content["shared"] = _save_tensors(draft / "shared.safetensors", state.shared)
     (draft / "state.json").write_text(json.dumps(content))
-    if place.exists():  # a damaged one that a resumed run has come past again
-        shutil.rmtree(place)
     draft.rename(place)
     _forget(checkpoints, personal)
 
@@ -78,6 +76,13 @@ def load(
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             say(f"the checkpoint after round {int(place.name)} is damaged ({error}): going back")
     return None
+
+
+def forget_after(folder: Path, round: int) -> None:
+    """Remove checkpoints of later rounds: those rounds will be played again."""
+    for place in _listed(folder / "checkpoints"):
+        if int(place.name) > round:
+            shutil.rmtree(place)
 
 
 def _read(place: Path, personal: Path, initial: Params) -> tuple[State, PersonalParts]:

@@ -88,6 +88,7 @@ class RunFolder:
         """Go back to the last good state: records after it are cut off, to be made again."""
         found = checkpoint.load(self.path, initial, rounds=len(self.rounds()), say=self._say)
         reached = found[0].round if found else 0
+        checkpoint.forget_after(self.path, reached)
         kept_rounds = [record for record in self.rounds() if record.round <= reached]
         kept_evaluations = [record for record in self.evaluations() if record.round <= reached]
         checkpoint.write_text(self.path / ROUNDS, "".join(map(to_line, kept_rounds)))

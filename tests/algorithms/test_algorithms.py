@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import tiny
 import torch
 from torch import nn
 
 import srpfl
+import tiny
 from srpfl.algorithms.base import weighted_mean
 from srpfl.errors import ConfigError
 from srpfl.split import combine, partition, predicate, state_of

@@ -57,7 +57,9 @@ def test_a_start_larger_than_the_sample_is_refused() -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 1000), st.integers(0, 5), st.data())
-def test_a_sample_has_no_one_twice_and_is_the_same_for_the_same_draw(idle, draw, seed, data) -> None:
+def test_a_sample_has_no_one_twice_and_is_the_same_for_the_same_draw(
+    idle, draw, seed, data
+) -> None:
     asked = data.draw(st.integers(1, idle))
     call = Call(ask=asked, wait=1, draw=draw)
     chosen = sample(range(idle), call, seed)
