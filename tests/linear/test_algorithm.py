@@ -154,6 +154,7 @@ def test_the_spread_of_heads_is_that_of_the_scaled_matrix() -> None:
         ({"dim": 0}, "dim"),
         ({"noise": -1.0}, "noise"),
         ({"noise": float("nan")}, "noise"),
+        ({"noise": 1e200}, "noise"),
         ({"seed": -1}, "seed"),
     ],
 )

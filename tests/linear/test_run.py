@@ -8,7 +8,7 @@ import pytest
 
 from srpfl import linear, theory
 from srpfl.clock import DynamicExponential, FixedExponential, IIDExponential, Work
-from srpfl.errors import ConfigError
+from srpfl.errors import ConfigError, DivergedError
 from srpfl.linear import Problem
 from srpfl.linear.study import mean_times
 from srpfl.participation import Deadline, Doubling, Everyone, FirstN
@@ -119,6 +119,11 @@ def test_edge_sizes_run() -> None:
         assert np.isfinite(pair.srpfl.distance).all()
         if case.rank == case.dim:
             assert pair.srpfl.distance.max() < 1e-12
+
+
+def test_an_absurd_step_is_refused_and_not_averaged() -> None:
+    with pytest.raises(DivergedError, match="not finite"):
+        linear.run(SMALL, participation=Everyone(), clock=IIDExponential(), eta=1e308, rounds=5)
 
 
 @pytest.mark.parametrize(

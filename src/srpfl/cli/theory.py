@@ -40,6 +40,10 @@ def theory(
     from srpfl.theory import Setting, compare
 
     setting = Setting(clients=clients, start=start, a=a, c=c, c_hat=c_hat)
+    for file in filter(None, (plot, descent)):
+        from srpfl.theory.plots import check_file
+
+        check_file(file)
     answer = compare(setting)
     if as_json:
         typer.echo(json.dumps(asdict(answer) | {"speedup": answer.speedup}, indent=2))

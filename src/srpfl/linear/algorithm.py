@@ -41,7 +41,8 @@ def updates(
         heads = best_heads(features, y)
         residuals = (features @ heads[:, :, None])[:, :, 0] - y
         slopes = (residuals[:, None, :] @ x)[:, 0, :] / problem.samples  # (1/m) Xᵀ (X B w − y)
-        updated[chunk] = b - eta * slopes[:, :, None] * heads[:, None, :]
+        with np.errstate(over="ignore"):  # the round loop refuses what is not finite
+            updated[chunk] = b - eta * slopes[:, :, None] * heads[:, None, :]
         losses[chunk] = (residuals**2).mean(axis=1) / 2
     return updated, losses
 

@@ -49,8 +49,8 @@ class Problem:
                 f"samples must be at least rank = {self.rank}, not {self.samples}: "
                 "with fewer a client's head has no unique solution"
             )
-        if not (self.noise >= 0 and math.isfinite(self.noise)):
-            raise ConfigError(f"noise must be zero or a positive number, not {self.noise}")
+        if not 0 <= self.noise <= 1e100:  # labels are squared, and must stay finite
+            raise ConfigError(f"noise must be between 0 and 1e100, not {self.noise}")
         if self.seed < 0:
             raise ConfigError(f"seed must be zero or a positive integer, not {self.seed}")
 

@@ -99,7 +99,7 @@ def check_file(file: Path) -> None:
     formats = Figure().canvas.get_supported_filetypes()
     if file.suffix.lstrip(".").lower() not in formats:
         raise ConfigError(
-            f"cannot write the plot to {file}: its ending must be one of {', '.join(formats)}"
+            f"cannot write the plot to {file}: end its name in .png, .pdf or .svg, for example"
         )
     if not file.absolute().parent.is_dir():
         raise ConfigError(f"cannot write the plot to {file}: there is no such folder")

@@ -41,6 +41,8 @@ class Setting:
     rate: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.clients < 1:
+            raise ConfigError(f"clients must be at least 1, not {self.clients}")
         check_contraction(self.start, self.a)
         if self.start > self.clients:
             raise ConfigError(f"start must be at most clients = {self.clients}, not {self.start}")
