@@ -92,7 +92,7 @@ def _npz(path: Path) -> Arrays:
     if not path.is_file():
         raise DataError(f"there is no file {path}: numpy:PATH names an .npz file")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             if missing := [key for key in KEYS if key not in file]:
                 raise DataError(
                     f"{path} has no array {', '.join(missing)}: it must hold {', '.join(KEYS)}, "
