@@ -1,5 +1,7 @@
 """Algorithm 2 against exact references: SciPy's angles, a plain transcription, closed forms."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -84,6 +86,19 @@ def test_nothing_depends_on_the_size_of_a_chunk(monkeypatch: pytest.MonkeyPatch)
     pieces, piece_losses = linear.updates(SMALL, 0, clients, b, 0.1)
     assert np.array_equal(whole, pieces)
     assert np.array_equal(losses, piece_losses)
+
+
+def test_memory_is_that_of_a_chunk_and_not_of_all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problem, "CHUNK", 2**15)
+    case = Problem(clients=10_000, dim=20, rank=2, samples=5)
+    _ = case.heads
+    everything = case.clients * case.samples * (case.dim + 1) * 8
+    tracemalloc.start()
+    linear.method_of_moments(case)
+    linear.updates(case, 0, np.arange(500), case.representation, 0.1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < everything / 5
 
 
 def test_the_start_is_the_transcribed_method_of_moments() -> None:
