@@ -1,82 +1,128 @@
-"""Traced steps, kept by what they depend on, and run over many batches."""
+"""Steps made ready once and run many times: traced on a CPU, captured in a graph on a GPU."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 
-from srpfl.engine.steps import Batch, Carried, Problem, filled, flat, traced
+from srpfl.engine.graphs import CapturedSteps
+from srpfl.engine.steps import Batch, Carried, Problem, advance, filled, flat, take_step, traced
+from srpfl.engine.updates import has_fused_update, update_in_place
 from srpfl.local import Rule
 from srpfl.split import Params
 
 KEPT = 64
+UNROLLED = 25  # steps in one CUDA graph, at most
+
+
+class Task(NamedTuple):
+    """What the steps are steps of."""
+
+    problem: Problem
+    rule: Rule
+    ragged: bool  # whether a client may be through before the others
+
+    @property
+    def fused(self) -> bool:
+        """Whether the rule's update can be left to PyTorch's own."""
+        return has_fused_update(self.rule) and not self.ragged
+
+    def identity(self) -> Hashable:
+        try:
+            rule = hash(self.rule)
+        except TypeError:
+            rule = id(self.rule)
+        return self.problem, type(self.rule), rule, repr(self.rule), self.ragged
 
 
 class Programs:
-    """Runs steps; traces each kind once."""
+    """Runs steps. A program is kept for each task and shape."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._kept: OrderedDict[Hashable, tuple[fx.GraphModule, Any]] = OrderedDict()
+        # The task is kept beside its program, so that no other rule gets the same id.
+        self._kept: OrderedDict[Hashable, tuple[Any, Task]] = OrderedDict()
 
     def clear(self) -> None:
         self._kept.clear()
 
     def run(
-        self,
-        problem: Problem,
-        rule: Rule,
-        carried: Carried,
-        frozen: Params,
-        common: Params,
-        batches: Batch,
-        *,
-        ragged: bool,
+        self, task: Task, carried: Carried, frozen: Params, common: Params, batches: Batch
     ) -> tuple[Carried, Tensor]:
         """Take the steps in turn; the losses are steps x clients."""
+        if self.device.type == "cuda":
+            return self._replay(task, carried, frozen, common, batches)
         first = Batch(*(tensor[0] for tensor in batches))
-        program = self._program(problem, rule, carried, frozen, common, first, ragged)
-        fixed = [*flat(frozen), *flat(common)]
-        tensors = flat(carried)
+        program = self._program(
+            task,
+            (carried, frozen, common, first),
+            lambda: _trace(task, carried, frozen, common, first),
+        )
         losses: list[Tensor] = []
+        fixed = [*flat(frozen), *flat(common)]
+        if task.fused:
+            carried = owned(carried)
+        now = flat(carried)
         with torch.no_grad():
             for batch in zip(*batches, strict=True):
-                *tensors, loss = program(*tensors, *fixed, *batch)
+                if task.fused:
+                    loss, *grads = program(*flat(carried.params), *fixed, *batch)
+                    update_in_place(
+                        task.rule, carried, dict(zip(carried.params, grads, strict=True))
+                    )
+                else:
+                    *now, loss = program(*now, *fixed, *batch)
                 losses.append(loss)
-        return filled(carried, tensors), torch.stack(losses)
+        return carried if task.fused else filled(carried, now), torch.stack(losses)
 
-    def _program(
-        self,
-        problem: Problem,
-        rule: Rule,
-        carried: Carried,
-        frozen: Params,
-        common: Params,
-        batch: Batch,
-        ragged: bool,
-    ) -> fx.GraphModule:
-        tensors = flat((carried, frozen, common, batch))
-        shapes = tuple((tuple(t.shape), t.dtype) for t in tensors)
+    def _replay(
+        self, task: Task, carried: Carried, frozen: Params, common: Params, batches: Batch
+    ) -> tuple[Carried, Tensor]:
+        steps = len(batches.y)
+        size = -(-steps // -(-steps // UNROLLED))
+        losses: list[Tensor] = []
+        last: CapturedSteps | None = None
+        for start in range(0, steps, size):
+            some = Batch(*(tensor[start : start + size] for tensor in batches))
+            tensors = carried, frozen, common, some
+            program = self._program(task, tensors, partial(CapturedSteps, task, *tensors))
+            if program is not last:
+                carried = carried if last is None else last.carried
+                program.begin(carried, frozen, common)
+            losses.append(program.run(some))
+            last = program
+        assert last is not None
+        return owned(last.carried), torch.cat(losses)
+
+    def _program(self, task: Task, tensors: Any, make: Callable[[], Any]) -> Any:
+        carried, frozen, common, _ = tensors
+        shapes = tuple((tuple(tensor.shape), tensor.dtype) for tensor in flat(tensors))
         names = tuple(carried.params), tuple(frozen), tuple(common)
-        kind = problem.forward, problem.loss, problem.keys
-        key = (kind, _identity(rule), names, shapes, ragged)
+        key = (task.identity(), names, shapes)
         if key not in self._kept:
-            program = traced(problem, rule, carried, frozen, common, batch, ragged=ragged)
-            # The rule is kept with it, because its identity may be its address.
-            self._kept[key] = program, rule
+            self._kept[key] = make(), task
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key][0]
 
 
-def _identity(rule: Rule) -> Hashable:
-    try:
-        hash(rule)
-    except TypeError:
-        return type(rule), id(rule)
-    return type(rule), rule
+def owned(carried: Carried) -> Carried:
+    """Copies in memory of their own: a stack may be one tensor seen many times."""
+    copies = [tensor.clone(memory_format=torch.contiguous_format) for tensor in flat(carried)]
+    return filled(carried, copies)  # type: ignore[no-any-return]
+
+
+def _trace(
+    task: Task, carried: Carried, frozen: Params, common: Params, batch: Batch
+) -> Callable[..., list[Tensor]]:
+    """To the losses and gradients where the update is fused, else to what is carried on."""
+    if task.fused:
+        return traced(task.problem.losses_and_gradient, carried.params, frozen, common, batch)
+    step = partial(advance if task.ragged else take_step, task.problem, task.rule)
+    return traced(step, carried, frozen, common, batch)

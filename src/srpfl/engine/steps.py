@@ -8,7 +8,7 @@ compiled, or captured in a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -99,29 +99,22 @@ def only_active(active: Tensor, after: Carried, before: Carried) -> Carried:
     return Carried(keep(after.params, before.params), moments)
 
 
-def traced(
-    problem: Problem,
-    rule: Rule,
-    carried: Carried,
-    frozen: Params,
-    common: Params,
-    batch: Batch,
-    *,
-    ragged: bool,
-) -> fx.GraphModule:
-    """The step as a graph from :func:`flat` tensors to the carried ones and the losses."""
-    shape = (carried, frozen, common, batch)
+def advance(
+    problem: Problem, rule: Rule, now: Carried, frozen: Params, common: Params, batch: Batch
+) -> tuple[Carried, Tensor]:
+    """:func:`take_step` for a stack in which some clients may be through."""
+    after, losses = take_step(problem, rule, now, frozen, common, batch)
+    return only_active(batch.active, after, now), losses
 
-    def step(*tensors: Tensor) -> list[Tensor]:
-        before, frozen, common, batch = filled(shape, tensors)
-        after, losses = take_step(problem, rule, before, frozen, common, batch)
-        if ragged:
-            after = only_active(batch.active, after, before)
-        return [*flat(after), losses]
+
+def traced(function: Callable[..., Any], *shape: Any) -> Callable[..., list[Tensor]]:
+    """A function of nested dicts and tuples as one from :func:`flat` tensors to flat tensors."""
+
+    def unnested(*tensors: Tensor) -> list[Tensor]:
+        return flat(function(*filled(shape, tensors)))
 
     with torch.enable_grad():
-        graph = make_fx(step)(*flat(shape))
-    return _simplified(graph)
+        return _simplified(make_fx(unnested)(*flat(shape)))
 
 
 def flat(tree: Any) -> list[Tensor]:

@@ -19,13 +19,14 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from srpfl.data.base import Federated
 from srpfl.engine.base import Job, Local, Loss, Score, cross_entropy
+from srpfl.engine.convolution import with_fused_convolutions
 from srpfl.engine.draws import draw, stacked
 from srpfl.engine.dropout import key_names, with_keyed_dropout
 from srpfl.engine.heads import head_forward, head_module, without_head
 from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.loop import one_thread
 from srpfl.engine.precision import Precision, called
-from srpfl.engine.programs import Programs
+from srpfl.engine.programs import Programs, Task
 from srpfl.engine.schedule import Order, Schedule
 from srpfl.engine.steps import Batch, Carried, Problem
 from srpfl.engine.store import Held, Store
@@ -89,6 +90,8 @@ class VectorisedEngine:
         refuse_batch_statistics(model)
         self.device, self.precision = torch.device(device), Precision.of(precision)
         model = with_stackable_layers(with_keyed_dropout(model))
+        if self.device.type == "cuda":
+            model = with_fused_convolutions(model)
         self.model = model.to(device=self.device, dtype=self.precision.kept)
         self.names = [name for name, _ in self.model.named_parameters()]
         self.data, self.loss, self.together = data, loss, together
@@ -219,9 +222,8 @@ class VectorisedEngine:
                     now = _rows(now, 0, active)
                 batches = self._batches(cohort, view, order, once)
                 own = {n: v[first : first + active] for n, v in frozen.items()}
-                now, losses = self.programs.run(
-                    view.problem, job.plan.rule, now, own, common, batches, ragged=order.ragged
-                )
+                task = Task(view.problem, job.plan.rule, order.ragged)
+                now, losses = self.programs.run(task, now, own, common, batches)
                 total[:active] += losses.sum(0)
             finished += [now, *reversed(pieces)]
             sums.append(total)

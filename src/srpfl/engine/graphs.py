@@ -1,0 +1,68 @@
+"""Several steps as one CUDA graph: one launch instead of hundreds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from srpfl.engine.steps import Batch, Carried, advance, filled, flat, take_step
+from srpfl.engine.updates import update_in_place
+from srpfl.split import Params
+
+if TYPE_CHECKING:
+    from srpfl.engine.programs import Task
+
+
+class CapturedSteps:
+    """A fixed number of steps on fixed places in memory: inputs are copied in, results out."""
+
+    def __init__(
+        self, task: Task, carried: Carried, frozen: Params, common: Params, batches: Batch
+    ) -> None:
+        self.task = task
+        self.carried, self.frozen, self.common, self.batches = filled(
+            (carried, frozen, common, batches),
+            [
+                torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+                for tensor in flat((carried, frozen, common, batches))
+            ],
+        )
+        # Kernels are built and libraries set up outside of the capture.
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self._step(0)
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.losses = torch.stack([self._step(step) for step in range(len(batches.y))])
+
+    def begin(self, carried: Carried, frozen: Params, common: Params) -> None:
+        self._copy(flat((self.carried, self.frozen, self.common)), flat((carried, frozen, common)))
+
+    def run(self, batches: Batch) -> Tensor:
+        self._copy(list(self.batches), list(batches))
+        self.graph.replay()
+        return self.losses.clone()
+
+    def _step(self, step: int) -> Tensor:
+        task, now = self.task, self.carried
+        batch = Batch(*(tensor[step] for tensor in self.batches))
+        if task.fused:
+            losses, grads = task.problem.losses_and_gradient(
+                now.params, self.frozen, self.common, batch
+            )
+            update_in_place(task.rule, now, grads)
+            return losses
+        function = advance if task.ragged else take_step
+        after, losses = function(task.problem, task.rule, now, self.frozen, self.common, batch)
+        self._copy(flat(now), flat(after))
+        return losses
+
+    @staticmethod
+    def _copy(to: list[Tensor], given: list[Tensor]) -> None:
+        with torch.no_grad():
+            for place, tensor in zip(to, given, strict=True):
+                place.copy_(tensor)
