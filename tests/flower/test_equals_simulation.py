@@ -1,0 +1,81 @@
+"""The same seed and the same participants give the simulator's numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import srpfl
+import tiny
+from flower.federation import Federation
+from srpfl.clock.base import Work
+
+SPEEDS = [1.0, 4.0, 2.0, 3.0, 6.0, 5.0]
+
+
+class Given:
+    """A clock that says what the nodes do."""
+
+    communication = 0.0
+    fixed = True
+
+    def times(self, seed: int, round: int, clients: Any, population: int, work: Work) -> Any:
+        import numpy as np
+
+        return np.array(SPEEDS)[clients]
+
+
+ALGORITHMS = [
+    srpfl.FedRep(head_epochs=2, body_epochs=1),
+    srpfl.FedAvg(epochs=1),
+    srpfl.LGFedAvg(epochs=1),
+    srpfl.FedPer(epochs=1),
+    srpfl.HFMAML(epochs=1),
+    srpfl.FedRep(head_epochs=1, body_epochs=1, weighting="samples"),
+]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: type(a).__name__)
+def test_simulation_equals_deployment(tmp_path: Path, algorithm: Any) -> None:
+    # Everyone is asked and waited for: the participants are the same by construction.
+    simulated = tiny.simulate(
+        algorithm=algorithm, participation=srpfl.Everyone(), clock=Given(), rounds=3
+    )
+    federation = Federation(
+        tmp_path, SPEEDS, algorithm=algorithm, participation=srpfl.Everyone(), rounds=3
+    )
+    deployed = federation.serve()
+    check(simulated, deployed, federation)
+
+
+def test_with_stragglers_too_as_long_as_they_give_way(tmp_path: Path) -> None:
+    # The simulator's stragglers drop their work when nobody waits; here a short schedule whose
+    # stages grow never asks a busy one.
+    schedule = srpfl.Doubling(schedule=[(6, 1), (3, 1)])
+    simulated = tiny.simulate(participation=schedule, clock=Given(), rounds=2)
+    federation = Federation(tmp_path, SPEEDS, participation=schedule, rounds=2)
+    check(simulated, federation.serve(), federation)
+
+
+def test_a_sample_of_the_clients_is_the_same_sample(tmp_path: Path) -> None:
+    policy = srpfl.Everyone(sample=0.5)
+    simulated = tiny.simulate(participation=policy, clock=Given(), rounds=4)
+    federation = Federation(tmp_path, SPEEDS, participation=policy, rounds=4)
+    check(simulated, federation.serve(), federation)
+
+
+def check(simulated: srpfl.Run, deployed: srpfl.Run, federation: Federation) -> None:
+    assert [r.participants for r in deployed.rounds] == [r.participants for r in simulated.rounds]
+    assert simulated.state is not None
+    assert deployed.state is not None
+    assert simulated.parts is not None
+    # One machine, one engine, the same order of sums: not a tolerance but the same bits.
+    assert tiny.same(deployed.state.shared, simulated.state.shared)
+    for client, part in simulated.parts.trained.items():
+        if part:
+            kept = load_file(federation.kept(client))
+            assert all(torch.equal(kept[name], part[name]) for name in part)

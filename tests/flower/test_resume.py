@@ -1,0 +1,94 @@
+"""A server that is killed goes on from the last finished round, and counts nothing twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+import srpfl
+import tiny
+from flower.federation import Federation
+from srpfl.errors import RunFolderError
+from srpfl.flower import server
+from srpfl.flower.transport import FlowerTransport
+from srpfl.folder import RunFolder
+
+
+class KilledError(Exception):
+    """Stands for kill -9: nothing after it is carried out."""
+
+
+PLACES = [
+    (FlowerTransport, "send"),  # before a round's letters
+    (FlowerTransport, "collect"),  # answers are there
+    (FlowerTransport, "settle"),  # averaged
+    (RunFolder, "add"),  # before the record is written
+    (RunFolder, "save"),  # recorded, not saved
+    (RunFolder, "add_timing"),  # saved, nobody has heard of it
+    (FlowerTransport, "evaluate"),
+]
+CASES = [(*place, call) for place in PLACES for call in (1, 2)] + [(FlowerTransport, "finish", 1)]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "call"), CASES, ids=[f"{name}-{call}" for _, name, call in CASES]
+)
+def test_killed_anywhere_and_started_again_is_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, call: int
+) -> None:
+    choices = {"participation": srpfl.Doubling(start=1, every=1), "evaluate_every": 1}
+    whole = Federation(tmp_path / "whole", [1, 3, 2], **choices)
+    expected = whole.serve()
+    federation = Federation(tmp_path / "killed", [1, 3, 2], **choices)
+    real = getattr(owner, name)
+    calls = 0
+
+    def killing(*args: object, **kwargs: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise KilledError
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, killing)
+    with pytest.raises(KilledError):
+        federation.serve()
+    run = federation.serve()
+    assert [r.participants for r in run.rounds] == [r.participants for r in expected.rounds]
+    assert [(e.round, e.kind, e.accuracy) for e in run.evaluations] == [
+        (e.round, e.kind, e.accuracy) for e in expected.evaluations
+    ]
+    assert run.state is not None
+    assert expected.state is not None
+    assert tiny.same(run.state.shared, expected.state.shared)
+    for client in range(3):
+        assert tiny.same(load_file(federation.kept(client)), load_file(whole.kept(client)))
+
+
+def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1, 1])
+    federation.serve()
+    trained = federation.of(0).received.count("train")
+    federation.serve()
+    assert federation.of(0).received.count("train") == trained
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1, 1])
+    federation.serve()
+    with pytest.raises(RunFolderError, match="differs in seed"):
+        federation.serve(seed=1)
+
+
+def test_two_servers_cannot_share_a_folder(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1, 1])
+    folder = RunFolder(tmp_path / "run")
+    model = tiny.model()
+    with (
+        server._claimed(folder, server.deployment_config(federation.experiment, model)),
+        pytest.raises(RunFolderError, match="another server is at work"),
+        server._claimed(folder, server.deployment_config(federation.experiment, model)),
+    ):
+        pass
