@@ -186,6 +186,8 @@ def test_a_users_own_arrays(
     data = load(f"numpy:{tmp_path}/mine.npz", **ONE)
     assert data.train_pool.x.shape[1:] == expected
     assert data.train_pool.x.dtype == np.uint8
+    in_order = x.transpose(0, 3, 1, 2) if shape[-1] == 3 else x.reshape(data.train_pool.x.shape)
+    assert (data.train_pool.x == in_order).all()
     assert data.classes == 4
 
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from srpfl.data import Dirichlet, Shards, counts, load
+from srpfl.data import Dirichlet, Partition, Shards, counts, load
 from srpfl.data.digits import digits
 
 
@@ -53,15 +53,16 @@ def test_some_classes_only(classes: object) -> None:
         assert (data.train_pool.x[data.train_pool.y == new] == expected).all()
 
 
-def test_a_cap_keeps_the_mix_of_classes() -> None:
-    whole = counts(load("digits", clients=10, partition=Shards(3)))
-    capped = counts(load("digits", clients=10, partition=Shards(3), per_client=30))
-    assert (capped.sum(axis=1) == 30).all()
+@pytest.mark.parametrize("partition", [Shards(3), Dirichlet(0.5)], ids=str)
+def test_a_cap_keeps_the_mix_of_classes(partition: Partition) -> None:
+    whole = counts(load("digits", clients=10, partition=partition))
+    capped = counts(load("digits", clients=10, partition=partition, per_client=40))
+    assert (capped.sum(axis=1) == 40).all()
     assert ((capped > 0) == (whole > 0)).all()
     assert (capped <= whole).all()
-    # In proportion: never further than one point from the ideal.
-    ideal = 30 * whole / whole.sum(axis=1, keepdims=True)
-    assert np.abs(capped - ideal).max() <= 1
+    # In proportion, but for the one point that even the smallest class keeps.
+    ideal = 40 * whole / whole.sum(axis=1, keepdims=True)
+    assert (np.abs(capped - ideal) <= 1 + (whole > 0).sum(axis=1, keepdims=True) / 4).all()
 
 
 def test_a_cap_leaves_small_clients_and_test_points_alone() -> None:

@@ -201,9 +201,16 @@ def test_dirichlet_tests_in_the_proportions_of_training(alpha: float, seed: int)
     labels = labels_of([200] * 5)
     train, test = tables(labels, Dirichlet(alpha).deal(labels, 8, seed))
     assert (train.sum(axis=0) == 200).all()
-    assert (test[train == 0] == 0).all()
     # Half as many test points; rounding moves at most one of either.
     assert np.abs(train / 2 - test).max() <= 1.5
+
+
+def test_nobody_is_tested_on_a_class_that_rounding_left_them_without() -> None:
+    labels = labels_of([10] * 5, tests=200)
+    train, test = tables(labels, Dirichlet(0.5).deal(labels, 8, 0))
+    assert (train == 0).any()
+    assert (test[train == 0] == 0).all()
+    assert (test.sum(axis=0) == 200).all()
 
 
 def test_a_small_alpha_gives_few_classes_and_a_large_one_gives_all() -> None:
@@ -242,6 +249,16 @@ def test_log_normal_sizes() -> None:
     # The spread of 400 normal draws lies within 4 standard errors of sigma; sizes are whole.
     assert abs(logs.std() - 0.8) < 4 * 0.8 / np.sqrt(2 * 400) + 0.02
     assert np.ptp([len(p) for p in LogNormal(0.0).deal(labels, 400, 0).train]) == 0
+
+
+def test_log_normal_shares_of_a_class() -> None:
+    labels = labels_of([5000] * 10)
+    train, _ = tables(labels, LogNormal(1.0, classes_per_client=5).deal(labels, 20, 0))
+    large, small = train.sum(axis=1).argmax(), train.sum(axis=1).argmin()
+    both = (train[large] > 0) & (train[small] > 0)
+    ratios = train[large][both] / train[small][both]
+    assert ratios.min() > 5
+    assert np.ptp(ratios) / ratios.mean() < 0.1  # sizes are the client's own, whatever the class
 
 
 def test_log_normal_leaves_nobody_without_points() -> None:
