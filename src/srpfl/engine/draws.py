@@ -1,75 +1,96 @@
-"""The random choices of a client's local work, as arrays that every engine reads alike."""
+"""The random choices of clients' local work, as tensors that every engine reads alike.
+
+A choice is a hash of a key and its place: of (seed, purpose, round, phase), then the client, then
+the step or sample. So the choices of a whole cohort are made in a few operations, on the device.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
-from srpfl.data.base import IntArray, Transform
+from srpfl.data.base import Transform
 from srpfl.engine.base import Job
-from srpfl.randomness import stream
+from srpfl.engine.dropout import hashed
+from srpfl.randomness import torch_seed
+
+WIDTH = 1 << 32  # no batch is larger, so that steps can be numbered apart
 
 
 @dataclass(frozen=True)
 class Draws:
-    """One client, one phase."""
+    """One phase of some clients. Fewer steps or smaller batches than others' are padded."""
 
-    batches: IntArray  # steps x batch size: sample indices, -1 where a batch is short
-    augment: NDArray[np.int16] | None  # steps x batch size x (row, column, flip)
-    dropout: IntArray  # steps: the key of the step's dropout masks
+    steps: list[int]  # how many each client takes, the first ones
+    batches: Tensor  # clients x steps x batch size: sample indices, -1 for padding
+    augment: Tensor | None  # clients x steps x batch size x (row, column, flip)
+    dropout: Tensor  # clients x steps: the key of the step's dropout masks
 
 
-def draw(job: Job, client: int, phase: int, samples: int, transform: Transform) -> Draws:
-    """What client ``client`` does at random in phase number ``phase`` of the job."""
+def draw(
+    job: Job,
+    clients: Sequence[int],
+    phase: int,
+    sizes: Sequence[int],
+    transform: Transform,
+    device: torch.device,
+) -> Draws:
+    """What clients with so many samples do at random in phase number ``phase`` of the job."""
     plan = job.plan
-    size = min(plan.batch_size or samples, samples)
-    steps = plan.phases[phase].step_count(samples, plan.batch_size)
-    where = (job.round, client, phase)
-    per_epoch = -(-samples // size)
-    epochs = -(-steps // per_epoch)
-    rng = stream(job.seed, f"{job.purpose}/order", *where)
-    # One permutation per epoch, padded so that each epoch's last batch may be short.
-    order = np.full((epochs, per_epoch * size), -1, dtype=np.int64)
-    for epoch in order:
-        epoch[:samples] = rng.permutation(samples)
-    batches = order.reshape(epochs * per_epoch, size)[:steps]
+    steps = [plan.phases[phase].step_count(size, plan.batch_size) for size in sizes]
+    widths = [min(plan.batch_size or size, size) for size in sizes]
+    whole = (len(clients), max(steps), max(widths))
+
+    def keys(purpose: str) -> Tensor:
+        base = torch_seed(job.seed, f"{job.purpose}/{purpose}", job.round, phase)
+        numbers = torch.tensor(clients, dtype=torch.int64, device=device)
+        return hashed(hashed(numbers) + base)[:, None]
+
+    step = torch.arange(whole[1], device=device)
+    slot = torch.arange(whole[2], device=device)
+    batches = _batches(keys("order"), step, slot, steps, widths, sizes)
     augment = None
     if transform.augments:
-        rng = stream(job.seed, f"{job.purpose}/augment", *where)
-        augment = np.empty((*batches.shape, 3), dtype=np.int16)
-        # Two calls with one bound each: NumPy is ten times slower with an array of bounds.
-        shifts = rng.integers(2 * transform.crop + 1, size=(*batches.shape, 2), dtype=np.int16)
-        augment[..., :2] = shifts
-        augment[..., 2] = rng.integers(1 + transform.flip, size=batches.shape, dtype=np.int16)
-    rng = stream(job.seed, f"{job.purpose}/dropout", *where)
-    return Draws(batches, augment, rng.integers(2**62, size=steps))
+        place = step[:, None] * WIDTH + slot
+        chances = [hashed(keys(what)[..., None] + place) for what in ("row", "column", "flip")]
+        bounds = [2 * transform.crop + 1, 2 * transform.crop + 1, 1 + transform.flip]
+        drawn = [_below(chance, bound) for chance, bound in zip(chances, bounds, strict=True)]
+        augment = torch.stack(drawn, dim=-1)
+    return Draws(steps, batches, augment, hashed(keys("dropout") + step))
 
 
-@dataclass(frozen=True)
-class StackedDraws:
-    """Many clients, one phase. Clients with fewer steps or smaller batches are padded with -1."""
+def _batches(
+    keys: Tensor,
+    step: Tensor,
+    slot: Tensor,
+    steps: Sequence[int],
+    widths: Sequence[int],
+    sizes: Sequence[int],
+) -> Tensor:
+    """Each epoch is a permutation of the client's samples, cut into batches; its last is short
+    when they do not come out even."""
+    per_epoch = [-(-size // width) for size, width in zip(sizes, widths, strict=True)]
+    epochs = max(-(-count // per) for count, per in zip(steps, per_epoch, strict=True))
+    size, width, per, count = (
+        torch.tensor(values, device=keys.device)[:, None]
+        for values in (sizes, widths, per_epoch, steps)
+    )
+    sample = torch.arange(max(sizes), device=keys.device)
+    epoch = torch.arange(epochs, device=keys.device)
+    chance = hashed(keys[..., None] + (epoch[:, None] * WIDTH + sample))
+    # Samples that a client does not have go to the end of its permutations.
+    chance = torch.where((sample < size)[:, None], chance, torch.iinfo(torch.int64).max)
+    order = chance.argsort(dim=2)
+    place = (step % per * width)[..., None] + slot  # within the epoch
+    there = (slot < width)[:, None] & (place < size[..., None]) & (step < count)[..., None]
+    flat = (step // per)[..., None] * len(sample) + place
+    found = order.flatten(1).gather(1, (flat * there).flatten(1)).reshape(flat.shape)
+    return torch.where(there, found, -1)
 
-    steps: IntArray  # clients: how many steps each takes, the first ones
-    batches: IntArray  # clients x steps x batch size
-    augment: NDArray[np.int16] | None  # clients x steps x batch size x 3
-    dropout: IntArray  # clients x steps
 
-
-def stacked(draws: Sequence[Draws]) -> StackedDraws:
-    steps = np.array([len(each.batches) for each in draws], dtype=np.int64)
-    shape = (len(draws), int(steps.max()), max(each.batches.shape[1] for each in draws))
-    batches = np.full(shape, -1, dtype=np.int64)
-    dropout = np.zeros(shape[:2], dtype=np.int64)
-    augment = None
-    if any(each.augment is not None for each in draws):
-        augment = np.zeros((*shape, 3), dtype=np.int16)
-    for place, each in enumerate(draws):
-        count, width = each.batches.shape
-        batches[place, :count, :width] = each.batches
-        dropout[place, :count] = each.dropout
-        if augment is not None and each.augment is not None:
-            augment[place, :count, :width] = each.augment
-    return StackedDraws(steps, batches, augment, dropout)
+def _below(chance: Tensor, bound: int) -> Tensor:
+    """Whole numbers from 0 to bound - 1; 32 random bits leave no bias worth the name."""
+    return ((chance >> 32 & (2**32 - 1)) * bound >> 32).to(torch.int16)

@@ -29,7 +29,7 @@ class KeyedDropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         position = torch.arange(x.numel(), device=x.device).reshape(x.shape)
-        uniform = _hash(position + _hash(self.dropout_key + self.layer)) >> 11 & (2**53 - 1)
+        uniform = hashed(position + hashed(self.dropout_key + self.layer)) >> 11 & (2**53 - 1)
         keep = uniform >= int(self.p * 2**53)
         return torch.where(keep, x / (1 - self.p), torch.zeros_like(x))
 
@@ -51,7 +51,7 @@ def key_names(model: nn.Module) -> list[str]:
     return [name for name, _ in model.named_buffers() if name.split(".")[-1] == KEY]
 
 
-def _hash(z: Tensor) -> Tensor:
+def hashed(z: Tensor) -> Tensor:
     """The finaliser of SplitMix64. Shifts of int64 keep the sign in PyTorch, hence the masks."""
     z = z * -7046029254386353131
     z = (z ^ (z >> 30 & (2**34 - 1))) * -4658895280553007687

@@ -79,12 +79,12 @@ class LoopEngine:
         optimiser: RuleState = {}
         mean_loss = 0.0
         for number, phase in enumerate(job.plan.phases):
-            draws = draw(job, client, number, len(y), self.data.transform)
+            draws = draw(job, [client], number, [len(y)], self.data.transform, self.device)
             trained = {n: state[n] for n, _ in self.model.named_parameters() if n in phase.trains}
             moments = resumed(rule, optimiser, trained)
             losses: list[Tensor] = []
             set_modes(self.model, phase.trains)
-            for step in range(len(draws.batches)):
+            for step in range(draws.steps[0]):
                 gradient = self._batch_gradient(state, x, y, draws, step, losses)
                 trained, moments = rule.step(gradient, trained, moments)
             state.update(trained)
@@ -97,15 +97,16 @@ class LoopEngine:
         self, state: Params, x: Tensor, y: Tensor, draws: Draws, step: int, losses: list[Tensor]
     ) -> Gradient:
         """The gradient function of one step's batch; its first call notes the loss."""
-        present = draws.batches[step] >= 0
-        picked = torch.from_numpy(draws.batches[step][present]).to(self.device)
+        picked = draws.batches[0, step]
+        present = picked >= 0
+        picked = picked[present]
         images, targets = x[picked], y[picked]
         if draws.augment is not None:
-            chosen = torch.from_numpy(draws.augment[step][present]).to(self.device)
+            chosen = draws.augment[0, step, present]
             images = self.data.transform.augment(images, chosen.long())
         inputs = self.data.transform.prepare(images, self.dtype)
         for name in self.keys:
-            state[name] = torch.tensor(draws.dropout[step], device=self.device)
+            state[name] = draws.dropout[0, step]
         first_call = True
 
         def gradient(params: Params) -> Params:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from srpfl.engine.draws import StackedDraws
+from srpfl.engine.draws import Draws
 from srpfl.engine.store import Held
 
 
@@ -38,26 +38,18 @@ class Schedule:
     active: Tensor
 
     @classmethod
-    def of(
-        cls, draws: StackedDraws, held: Held, device: torch.device, dtype: torch.dtype
-    ) -> Schedule:
-        present = draws.batches >= 0
-        index = (draws.batches + held.starts[:, None, None]) * present
-
-        def sent(array: object) -> Tensor:
-            return torch.as_tensor(array, device=device).transpose(0, 1).contiguous()
-
-        there = sent(present)
-        size = there.sum(2, keepdim=True)
-        weights = there.to(dtype) / size.clamp(min=1)
-        augment = None if draws.augment is None else sent(draws.augment)
+    def of(cls, draws: Draws, held: Held, dtype: torch.dtype) -> Schedule:
+        batches = draws.batches.transpose(0, 1)
+        present = batches >= 0
+        starts = torch.as_tensor(held.starts, device=batches.device)
+        size = present.sum(2, keepdim=True)
         return cls(
-            steps=torch.as_tensor(draws.steps, device=device),
-            counts=[int(count) for count in draws.steps],
-            index=sent(index),
-            augment=augment,
-            weights=weights,
-            keys=sent(draws.dropout),
+            steps=torch.tensor(draws.steps, device=batches.device),
+            counts=draws.steps,
+            index=torch.where(present, batches + starts[:, None], 0),
+            augment=None if draws.augment is None else draws.augment.transpose(0, 1),
+            weights=present.to(dtype) / size.clamp(min=1),
+            keys=draws.dropout.T,
             active=size[..., 0] > 0,
         )
 

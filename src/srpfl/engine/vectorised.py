@@ -20,7 +20,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from srpfl.data.base import Federated
 from srpfl.engine.base import Job, Local, Loss, Score, cross_entropy
 from srpfl.engine.convolution import with_fused_convolutions
-from srpfl.engine.draws import draw, stacked
+from srpfl.engine.draws import draw
 from srpfl.engine.dropout import key_names, with_keyed_dropout
 from srpfl.engine.heads import head_forward, head_module, without_head
 from srpfl.engine.layers import with_stackable_layers
@@ -166,16 +166,12 @@ class VectorisedEngine:
         """Do the job's plan, changing the cohort."""
         for number, phase in enumerate(job.plan.phases):
             trained = [name for name in self.names if name in phase.trains]
-            drawn = stacked(
-                [
-                    draw(job, client, number, int(size), self.data.transform)
-                    for client, size in zip(cohort.clients, cohort.held.sizes, strict=True)
-                ]
-            )
-            if not trained or not drawn.steps.any():
+            sizes = [int(size) for size in cohort.held.sizes]
+            drawn = draw(job, cohort.clients, number, sizes, self.data.transform, self.device)
+            if not trained or not any(drawn.steps):
                 continue
             cohort.spread(trained)
-            schedule = Schedule.of(drawn, cohort.held, self.device, self.precision.kept)
+            schedule = Schedule.of(drawn, cohort.held, self.precision.kept)
             start = Carried({n: cohort.stack[n] for n in trained}, {})
             start = Carried(start.params, self._moments(job, cohort, start.params))
             carried, losses = self._phase(job, cohort, schedule, start)
