@@ -13,7 +13,6 @@ from typing import Protocol
 
 import numpy as np
 
-from srpfl.algorithms.base import Algorithm
 from srpfl.errors import DivergedError
 from srpfl.participation.base import Call, Memory, Outcome, Participation
 from srpfl.randomness import stream
@@ -63,6 +62,12 @@ class Answer:
     gradient: Params | None = None
 
 
+class Averages(Protocol):
+    """All that a round needs of an algorithm; the rest is the clients' business."""
+
+    def average(self, answers: Sequence[Answer]) -> Params: ...
+
+
 class Transport(Protocol):
     """The way to the clients and back."""
 
@@ -103,7 +108,7 @@ class Transport(Protocol):
 def play(
     state: State,
     *,
-    algorithm: Algorithm,
+    algorithm: Averages,
     participation: Participation,
     transport: Transport,
     seed: int,
@@ -114,8 +119,8 @@ def play(
     request = Request(state.round, call, asked, state.shared, participation.wants_gradient)
     counted, duration = first(transport.send(request), call)
     answers = transport.collect(request, counted)
-    check_finite(answers, state.round)
     shared = algorithm.average(sorted(answers, key=lambda answer: answer.client))
+    check_finite(answers, shared, state.round)
     outcome = Outcome(
         state.round, call, asked, answers, duration, transport.communication, state.shared
     )
@@ -180,16 +185,26 @@ class NoAnswerError(DivergedError):
     """A round without a single usable answer."""
 
 
-def check_finite(answers: Sequence[Answer], round: int) -> None:
-    """Refuse to go on from a loss or a model that is not a number."""
+def check_finite(answers: Sequence[Answer], average: Params, round: int) -> None:
+    """Refuse to go on from a loss or a model that is not a number.
+
+    One bad answer spoils the average, so the answers are looked through only if that happened.
+    """
+    if all(math.isfinite(answer.loss) for answer in answers) and _finite(average):
+        return
     for answer in answers:
         broken = not math.isfinite(answer.loss)
-        if broken or not all(bool(value.isfinite().all()) for value in answer.shared.values()):
+        if broken or not _finite(answer.shared):
             what = f"loss {answer.loss}" if broken else "weights that are not finite"
             raise DivergedError(
                 f"client {answer.client} came to {what} in round {round + 1}: lower the learning "
                 "rate; the rounds before it are kept"
             )
+    raise DivergedError(f"the average of round {round + 1} overflows: lower the learning rate")
+
+
+def _finite(part: Params) -> bool:
+    return all(bool(value.isfinite().all()) for value in part.values())
 
 
 def initial_state(shared: Params, participation: Participation, population: int) -> State:

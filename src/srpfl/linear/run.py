@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from srpfl.algorithms.base import Algorithm
+from srpfl.algorithms.base import weighted_mean
 from srpfl.clock import Clock, Work
 from srpfl.errors import ConfigError
 from srpfl.linear.algorithm import distance, head_spread, method_of_moments, orthonormal, updates
@@ -101,18 +101,17 @@ def run(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearFedRep(Algorithm):
+class LinearFedRep:
     """The server of Algorithm 2: average, then the Q of a QR (lines 13 and 14)."""
 
     eta: float
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not (self.eta > 0 and math.isfinite(self.eta)):
             raise ConfigError(f"eta must be a positive number, not {self.eta}")
 
     def average(self, answers: Sequence[Answer]) -> Params:
-        mean = super().average(answers)["B"]
+        mean = weighted_mean([answer.shared for answer in answers], [1.0] * len(answers))["B"]
         return {"B": torch.from_numpy(orthonormal(mean.numpy()))}
 
 
