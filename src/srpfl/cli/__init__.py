@@ -18,12 +18,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-# Each is a module of that name here, with a function of that name in it.
-COMMANDS = ["demo", "run", "compare", "linear", "theory"]
+# Each is a module of that name here, with a function of that name in it, or a group of commands.
+COMMANDS = ["demo", "run", "compare", "linear", "theory", "deploy"]
 
 for name in COMMANDS:
     module = importlib.import_module(f"srpfl.cli.{name}")
-    app.command(name)(getattr(module, name))
+    command = getattr(module, name)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(command)
 
 
 def main() -> None:

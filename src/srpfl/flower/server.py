@@ -80,7 +80,7 @@ def serve(
             now=now,
             sleep=sleep,
         )
-        history.begin(experiment.name, experiment.rounds, state.round)
+        history.begin(experiment.name, experiment.rounds, state.round, config)
         try:
             transport.gather()
             state = _play_all(experiment, state, transport, history, folder)

@@ -1,0 +1,166 @@
+"""srpfl deploy: the same run on real processes, by Flower."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from srpfl.cli.options import with_config
+
+if TYPE_CHECKING:
+    from srpfl.config import Config
+    from srpfl.flower.local import LocalFlower
+    from srpfl.run import Run
+
+deploy = typer.Typer(
+    help="Play a run on real processes, by Flower.", no_args_is_help=True, rich_markup_mode="rich"
+)
+
+
+@deploy.callback()
+def several_ways() -> None:
+    """Play a run on real processes, by Flower (docs/deployment.md: on several machines)."""
+
+
+@deploy.command("local")
+@with_config
+def local(
+    nodes: Annotated[int, typer.Option(help="SuperNodes to start, one client each")] = 4,
+    slow: Annotated[int, typer.Option(help="how many of them are slow")] = 1,
+    factor: Annotated[int, typer.Option(help="how many times the work a slow one does")] = 20,
+    budget: Annotated[
+        float | None, typer.Option(help="seconds after which a client gives up a round")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder to keep the run in, or of one to go on with")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+    quiet: Annotated[bool, typer.Option(help="no progress line")] = False,
+    *,
+    given: dict[str, Any],
+) -> None:
+    """Start a SuperLink and SuperNodes on this machine, play a run on them, and stop them.
+
+    Slow nodes do their computation several times over. Nothing is reachable from outside, and
+    everything that was started ends with the command, also on Ctrl-C.
+
+    Examples:
+
+      srpfl deploy local --nodes 4 --slow 1
+
+      srpfl deploy local --nodes 6 --slow 2 --method fedrep --rounds 10 --out runs/fedrep
+    """
+    from srpfl.cli.run import summary
+    from srpfl.config import Config
+    from srpfl.errors import ConfigError
+    from srpfl.run import Run
+
+    if nodes < 1 or not 0 <= slow <= nodes or factor < 1:
+        raise ConfigError(
+            "there must be a node, at most all of them slow, by a factor of 1 or more"
+        )
+    if given.get("clients", nodes) != nodes:
+        raise ConfigError("every node is one client: leave --clients out, or make it --nodes")
+    rounds = given.setdefault("rounds", 6)
+    given.setdefault("evaluate_every", max(1, rounds // 3))
+    config = Config.of({**given, "clients": nodes})
+    works = [1] * (nodes - slow) + [factor] * slow
+    folder = out or _new_folder(config)
+    play_locally(config, works, folder, budget=budget, quiet=quiet)
+    run = Run.load(folder)
+    if as_json:
+        print(json.dumps(summary(run, folder)))
+    else:
+        _show(run, folder, works)
+
+
+def play_locally(
+    config: Config, works: list[int], out: Path, *, budget: float | None = None, quiet: bool = False
+) -> None:
+    """Play a run on as many local nodes as there are amounts of work."""
+    from srpfl.cli.progress import ProgressLine
+    from srpfl.errors import ConfigError
+
+    try:
+        from srpfl.flower.configured import write_app
+        from srpfl.flower.local import LocalFlower
+    except ModuleNotFoundError as error:
+        if error.name != "flwr":
+            raise
+        raise ConfigError("deployment needs Flower: pip install 'srpfl[flower]'") from None
+    personal = (out.absolute().parent / f"{out.name}-personal").resolve()
+    with tempfile.TemporaryDirectory(prefix="srpfl-") as scratch:
+        options, patience = dataclasses.asdict(config), {"budget": budget}
+        app = write_app(Path(scratch) / "app", options=options, patience=patience, out=out)
+        with ProgressLine(hidden=quiet) as line, LocalFlower(Path(scratch) / "flower") as flower:
+            line.begin(config.method, config.number("rounds", 60), 0)
+            for number, work in enumerate(works):
+                own = {"partition-id": number, "work": work, "personal-dir": str(personal)}
+                flower.start_node(f"node-{number}", own)
+            follow(flower, flower.submit(app), out, line)
+
+
+def follow(flower: LocalFlower, run: str, out: Path, line: Any, *, start: float = 180.0) -> None:
+    """Show a run's records as they come, until its server app has ended."""
+    from srpfl.errors import SrpflError
+    from srpfl.flower.local import until
+    from srpfl.folder import RunFolder
+
+    folder = RunFolder(out, say=lambda text: None)
+    shown = 0
+    until(lambda: bool(flower.pids("flwr-serverapp")), start, "Flower to start the server app")
+    running = True
+    while running:
+        running = bool(flower.pids("flwr-serverapp"))
+        time.sleep(0.5)
+        records = folder.rounds()
+        for record in records[shown:]:
+            line.round(record)
+        shown = len(records)
+        for evaluation in folder.evaluations()[-2:]:
+            line.evaluation(evaluation)
+    log = flower.log(run)
+    if "srpfl: the run is over" not in log or "Traceback" in log:
+        raise SrpflError(f"the run failed: {_reason(log)}")
+
+
+def _reason(log: str) -> str:
+    lines = [text.strip() for text in log.splitlines() if text.strip()]
+    errors = [text for text in lines if "Error" in text]
+    return (errors or lines or ["Flower says nothing of it"])[-1]
+
+
+def _new_folder(config: Config) -> Path:
+    """A folder in runs/ that does not exist yet: an existing one would be gone on with."""
+    stem = f"deployed-{config.method}-{config.data.replace(':', '-').replace('/', '-')}"
+    folder, number = Path("runs") / stem, 2
+    while folder.exists():
+        folder, number = Path("runs") / f"{stem}-{number}", number + 1
+    return folder
+
+
+def _show(run: Run, folder: Path, works: list[int]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{run.name} on {len(works)} nodes")
+    for name in ("round", "n", "participants", "seconds"):
+        table.add_column(name, justify="right")
+    for record in run.rounds:
+        who = ", ".join(f"{c}*" if works[c] > 1 else str(c) for c in record.participants)
+        table.add_row(str(record.round), str(record.wait), who, f"{record.duration:.1f}")
+    console = Console()
+    console.print(table)
+    final = f"{100 * run.accuracy[-1].mean:.1f} %" if run.accuracy else "not evaluated"
+    console.print(
+        f"{run.headline} accuracy {final} after {run.time():.1f} s (* = slow node)\n"
+        f"kept in {folder}",
+        highlight=False,
+        soft_wrap=True,
+    )
