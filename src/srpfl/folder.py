@@ -1,6 +1,7 @@
 """A run on disk: its config, records that grow line by line, checkpoints.
 
 config.json        all that the run depends on
+partition.json     training points by client and class, where the simulator knows them
 rounds.jsonl       one line per round, appended as it happens
 evaluations.jsonl  one line per evaluation
 timing.jsonl       real seconds per round, apart from the records because they differ each time
@@ -10,7 +11,7 @@ checkpoints/, personal/
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,8 +23,10 @@ from srpfl.rounds import State
 from srpfl.split import Params
 
 Record = TypeVar("Record", RoundRecord, EvaluationRecord)
-CONFIG, ROUNDS, EVALUATIONS, TIMING = (
+Counts = Sequence[Sequence[int]]
+CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING = (
     "config.json",
+    "partition.json",
     "rounds.jsonl",
     "evaluations.jsonl",
     "timing.jsonl",
@@ -36,7 +39,7 @@ class RunFolder:
     def __init__(self, path: Path, *, say: Callable[[str], None] = print) -> None:
         self.path, self._say = path, say
 
-    def create(self, config: dict[str, Any]) -> None:
+    def create(self, config: dict[str, Any], counts: Counts | None = None) -> None:
         """Claim an empty or new folder for a run."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -52,6 +55,8 @@ class RunFolder:
         except OSError as error:
             raise RunFolderError(f"cannot write to {self.path}: {error.strerror}") from error
         checkpoint.write_text(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
+        if counts is not None:
+            checkpoint.write_text(self.path / PARTITION, json.dumps(counts) + "\n")
 
     def config(self) -> dict[str, Any]:
         """What the run was asked to do."""
@@ -62,6 +67,14 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise RunFolderError(f"cannot read {self.path / CONFIG}: {error}") from error
         return config
+
+    def counts(self) -> Counts | None:
+        """Training points by client and class; None where they are not known."""
+        try:
+            counts: Counts = json.loads((self.path / PARTITION).read_text())
+        except (OSError, ValueError):  # only a picture depends on it
+            return None
+        return counts
 
     def add(self, record: RoundRecord | EvaluationRecord) -> None:
         name = ROUNDS if isinstance(record, RoundRecord) else EVALUATIONS

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srpfl.errors import ConfigError, RunFolderError
-from srpfl.folder import RunFolder
+from srpfl.folder import Counts, RunFolder
 from srpfl.population import PersonalParts
 from srpfl.records import EvaluationRecord, RoundRecord
 from srpfl.rounds import State
@@ -37,12 +37,13 @@ class Run:
     evaluations: Sequence[EvaluationRecord]
     state: State | None = None  # absent in a run that was loaded for its records only
     parts: PersonalParts | None = None
+    counts: Counts | None = None  # training points by client and class, where they are known
 
     @classmethod
     def load(cls, path: str | Path) -> Run:
         """The records of a run folder."""
         folder = RunFolder(Path(path))
-        return cls(folder.config(), folder.rounds(), folder.evaluations())
+        return cls(folder.config(), folder.rounds(), folder.evaluations(), counts=folder.counts())
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from srpfl.algorithms.base import Algorithm, Evaluation
 from srpfl.clock.base import Clock
 from srpfl.clock.exponential import FixedExponential
 from srpfl.data.base import Federated
+from srpfl.data.picture import counts as class_counts
 from srpfl.engine import Engine, make_engine
 from srpfl.errors import ConfigError, DataError, RunFolderError
 from srpfl.evaluation import check_kinds, default_kinds, evaluate
-from srpfl.folder import RunFolder
+from srpfl.folder import Counts, RunFolder
 from srpfl.participation.base import Participation
 from srpfl.participation.everyone import Everyone
 from srpfl.population import PersonalParts, VirtualTransport
@@ -108,10 +109,11 @@ def simulate(
         stop_at=stop_at,
         options=options,
     )
+    counts = class_counts(data).tolist() if data.clients <= PICTURED else None
     folder = None
     if out is not None:
         folder = RunFolder(Path(out), say=lambda text: print(f"srpfl: {text}", file=sys.stderr))
-        state, parts = _open(folder, config, resume, state, parts)
+        state, parts = _open(folder, config, counts, resume, state, parts)
     elif resume:
         raise ConfigError("resume needs the folder of the run: out='DIR'")
 
@@ -124,7 +126,7 @@ def simulate(
         data=data, engine=workers, clock=clock, plan=plan, parts=parts, seed=seed
     )
     history = History(folder, watchers)
-    history.begin(config["name"], rounds, state.round)
+    history.begin(config["name"], rounds, state.round, config)
     try:
         while state.round < rounds and not history.reached(stop_at, algorithm.headline):
             started = time.perf_counter()
@@ -158,7 +160,7 @@ def simulate(
         history.end()
         if isinstance(engine, str) and hasattr(workers, "close"):
             workers.close()
-    return Run(config, history.rounds, history.evaluations, state, parts)
+    return Run(config, history.rounds, history.evaluations, state, parts, counts)
 
 
 class History:
@@ -169,8 +171,9 @@ class History:
         self.rounds = folder.rounds() if folder else []
         self.evaluations = folder.evaluations() if folder else []
 
-    def begin(self, name: str, rounds: int, done: int) -> None:
+    def begin(self, name: str, rounds: int, done: int, config: Mapping[str, Any]) -> None:
         for watcher in self.watchers:
+            watcher.setting(config)
             watcher.begin(name, rounds, done)
 
     def add(self, record: RoundRecord | EvaluationRecord) -> None:
@@ -255,10 +258,15 @@ def _config(
 
 
 def _open(
-    folder: RunFolder, config: dict[str, Any], resume: bool, state: State, parts: PersonalParts
+    folder: RunFolder,
+    config: dict[str, Any],
+    counts: Counts | None,
+    resume: bool,
+    state: State,
+    parts: PersonalParts,
 ) -> tuple[State, PersonalParts]:
     if not resume:
-        folder.create(config)
+        folder.create(config, counts)
         return state, parts
     if folder.config() != config:
         changed = [key for key in config if folder.config().get(key) != config[key]]
@@ -296,4 +304,5 @@ def _check_data(data: Federated) -> None:
             )
 
 
+PICTURED = 1000  # clients whose classes are counted for the partition's picture
 LAZY = 100_000  # beyond this a population is taken on trust: asking everyone would take long
