@@ -1,0 +1,125 @@
+"""Names and colours of runs: the same in every plot, page and paper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from srpfl.run import Run
+
+# Okabe and Ito's colours, with black and yellow (each invisible on one of the two grounds)
+# replaced. The tests hold every pair apart for all kinds of colour vision, on both grounds.
+LIGHT = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D", "#7B1E5A"]
+DARK = ["#3D9BE0", "#F0743A", "#1DB98F", "#E39AC4", "#F2B63D", "#9AD8FF", "#C4C4C4", "#B0569A"]
+DASHES = ["", "6 3", "2 3", "8 3 2 3"]  # beyond eight methods, in SVG's notation
+
+# The slot that a method prefers, so that it looks alike in every report.
+PREFERRED = {
+    "srpfl": 0,
+    "fedrep": 1,
+    "flanp": 2,
+    "fedavg": 3,
+    "lg-srpfl": 4,
+    "lg-fedavg": 5,
+    "hf-maml": 6,
+    "fedavg-ft": 7,
+    "flanp-ft": 8,
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one run is shown. Runs that differ in nothing but the seed form a group."""
+
+    label: str
+    group: str
+    slot: int
+
+    @property
+    def light(self) -> str:
+        return LIGHT[self.slot % len(LIGHT)]
+
+    @property
+    def dark(self) -> str:
+        return DARK[self.slot % len(DARK)]
+
+    @property
+    def dash(self) -> str:
+        return DASHES[self.slot // len(LIGHT) % len(DASHES)]
+
+
+def styles(runs: Sequence[Run]) -> list[Style]:
+    """A style for each run: a colour for each group, a label for each run."""
+    groups = _groups(runs)
+    slots = _slots(runs, groups)
+    labels: list[str] = []
+    for run, group in zip(runs, groups, strict=True):
+        seeds = {str(r.config["seed"]) for r, g in zip(runs, groups, strict=True) if g == group}
+        label = f"{group}, seed {run.config['seed']}" if len(seeds) > 1 else group
+        again = sum(1 for other in labels if other == label or other.startswith(f"{label} #"))
+        labels.append(f"{label} #{again + 1}" if again else label)
+    return [Style(label, group, slots[group]) for label, group in zip(labels, groups, strict=True)]
+
+
+def _groups(runs: Sequence[Run]) -> list[str]:
+    """The name of each run, with what sets it apart from others of that name."""
+    leaves = [_leaves(run.config) for run in runs]
+    groups = []
+    for run, mine in zip(runs, leaves, strict=True):
+        named = [
+            values for other, values in zip(runs, leaves, strict=True) if other.name == run.name
+        ]
+        names = dict.fromkeys(name for values in named for name in values)
+        differing = [name for name in names if len({values.get(name) for values in named}) > 1]
+        kinds = [name for name in differing if name.endswith("kind")]
+        # Another kind of policy brings other fields with it; its name says enough.
+        told = [f"{name.split('.')[-1]} {mine[name]}" for name in differing if name in mine]
+        if kinds:
+            told = [mine[name] for name in kinds if name in mine]
+            same = [v for v in named if all(v.get(name) == mine.get(name) for name in kinds)]
+            told += [
+                f"{name.split('.')[-1]} {mine[name]}"
+                for name in differing
+                if name in mine and len({v.get(name) for v in same}) > 1
+            ]
+        groups.append(f"{run.name} ({', '.join(told)})" if told else run.name)
+    return groups
+
+
+CHOICES = ("algorithm", "participation", "clock", "communication", "rounds", "data", "pretrained")
+
+
+def _leaves(config: Mapping[str, Any]) -> dict[str, str]:
+    """The choices that make a run another experiment, by dotted name."""
+    found: dict[str, str] = {}
+
+    def walk(name: str, value: Any) -> None:
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                walk(f"{name}.{key}", inner)
+        else:
+            found[name] = value if isinstance(value, str) else json.dumps(value)
+
+    for choice in CHOICES:
+        if choice in config:
+            walk(choice, config[choice])
+    return found
+
+
+def _slots(runs: Sequence[Run], groups: Sequence[str]) -> dict[str, int]:
+    slots: dict[str, int] = {}
+    later = []
+    for run, group in zip(runs, groups, strict=True):
+        if group in slots or group in later:
+            continue
+        wish = PREFERRED.get(run.name)
+        if wish is not None and wish not in slots.values():
+            slots[group] = wish
+        else:
+            later.append(group)
+    free = (slot for slot in range(len(runs) + len(PREFERRED)) if slot not in slots.values())
+    for group, slot in zip(later, list(free), strict=False):
+        slots[group] = slot
+    return slots
