@@ -89,19 +89,17 @@ class _Stacked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         height, width = weight.shape[3:]
-        images = x.permute(0, 1, 3, 4, 2)
+        images = x.permute(0, 1, 3, 4, 2).contiguous()
         filters = weight.permute(0, 3, 4, 2, 1).flatten(2, 3)  # clients, KH, KW·I, O
-        spare = 0
-        if filters.shape[2] <= SMALL_WINDOW and not ctx.needs_input_grad[0]:
+        spare = SMALL_WINDOW - filters.shape[2]
+        if spare >= 0 and not ctx.needs_input_grad[0]:
             # Windows of a few numbers each start anywhere in memory: lay them out one by one.
-            spare = SMALL_WINDOW - filters.shape[2]
-            windows = images.unfold(3, width, 1).transpose(-1, -2).flatten(-2)
-            images, filters = F.pad(windows, (0, spare)), F.pad(filters, (0, 0, 0, spare))
-        images = images.contiguous()
+            images, filters = kernels.windows(images, width, SMALL_WINDOW), _filled(filters, spare)
         filters = filters.flatten(1, 2).contiguous()
-        outputs, winners = kernels.forward(images, filters, bias.contiguous(), height)
+        notes = any(ctx.needs_input_grad)
+        outputs, winners = kernels.forward(images, filters, bias.contiguous(), height, notes)
         ctx.save_for_backward(images, filters, winners)
-        ctx.spare, ctx.shape = spare, weight.shape
+        ctx.shape = weight.shape
         return outputs.permute(0, 1, 4, 2, 3)
 
     @staticmethod
@@ -121,6 +119,10 @@ class _Stacked(torch.autograd.Function):
         if ctx.needs_input_grad[2]:
             towards_bias = (grad * (winners < 4)).sum((1, 2, 3))
         return towards_x, towards_weight, towards_bias
+
+
+def _filled(filters: Tensor, spare: int) -> Tensor:
+    return F.pad(filters, (0, 0, 0, spare))
 
 
 class _Tracer(fx.Tracer):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from srpfl.engine.steps import Batch, Carried, advance, filled, flat, take_step
+from srpfl.engine.task import Task
 from srpfl.engine.updates import update_in_place
 from srpfl.split import Params
-
-if TYPE_CHECKING:
-    from srpfl.engine.programs import Task
 
 
 class CapturedSteps:
@@ -25,7 +21,7 @@ class CapturedSteps:
         self.carried, self.frozen, self.common, self.batches = filled(
             (carried, frozen, common, batches),
             [
-                torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+                torch.empty_like(tensor).copy_(tensor)  # in the same layout
                 for tensor in flat((carried, frozen, common, batches))
             ],
         )
@@ -37,7 +33,7 @@ class CapturedSteps:
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            self.losses = torch.stack([self._step(step) for step in range(len(batches.y))])
+            self.losses = self._steps()
 
     def begin(self, carried: Carried, frozen: Params, common: Params) -> None:
         self._copy(flat((self.carried, self.frozen, self.common)), flat((carried, frozen, common)))
@@ -46,6 +42,9 @@ class CapturedSteps:
         self._copy(list(self.batches), list(batches))
         self.graph.replay()
         return self.losses.clone()
+
+    def _steps(self) -> Tensor:
+        return torch.stack([self._step(step) for step in range(len(self.batches.y))])
 
     def _step(self, step: int) -> Tensor:
         task, now = self.task, self.carried

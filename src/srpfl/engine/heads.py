@@ -9,8 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from srpfl.engine import kernels
+from srpfl.engine.base import cross_entropy
 from srpfl.engine.layers import linear
-from srpfl.engine.precision import Forward
+from srpfl.engine.precision import Forward, Precision
+from srpfl.engine.steps import Batch, Carried, owned
+from srpfl.engine.task import Task
+from srpfl.local import SGD
 from srpfl.split import Params
 
 
@@ -60,6 +65,43 @@ def head_forward(head: str) -> Forward:
         return linear(x, params[f"{head}.weight"], params.get(f"{head}.bias"))
 
     return forward
+
+
+def fits_kernel(task: Task, carried: Carried, batches: Batch, precision: Precision) -> bool:
+    """Whether one kernel can take all steps of all heads: SGD on cross entropy, on a GPU."""
+    head, rule = task.problem.head, task.rule
+    if head is None or type(rule) is not SGD or task.problem.loss is not cross_entropy:
+        return False
+    if not (batches.x.is_cuda and kernels.available()) or precision.kept != torch.float32:
+        return False
+    whole = carried.params.keys() == {f"{head}.weight", f"{head}.bias"}
+    return whole and kernels.heads_fit(*carried.params[f"{head}.weight"].shape[1:])
+
+
+def train_heads(
+    task: Task, carried: Carried, batches: Batch, precision: Precision
+) -> tuple[Carried, Tensor]:
+    """All steps of all heads at once; the losses are summed over the steps."""
+    carried = owned(carried)
+    rule, head = task.rule, task.problem.head
+    assert isinstance(rule, SGD)
+    names = f"{head}.weight", f"{head}.bias"
+    weight, bias = (carried.params[name] for name in names)
+    speeds = None
+    if rule.momentum:
+        speeds = carried.moments["momentum"][names[0]], carried.moments["momentum"][names[1]]
+    losses = kernels.train_heads(
+        batches.x.contiguous(),
+        batches.y.contiguous(),
+        batches.weights.contiguous(),
+        batches.active.sum(0),
+        weight,
+        bias,
+        speeds,
+        (rule.lr, rule.momentum, rule.weight_decay),
+        precision.computed == torch.bfloat16,
+    )
+    return carried, losses[None]
 
 
 def _shared_elsewhere(model: nn.Module, layer: nn.Module) -> bool:

@@ -38,12 +38,12 @@ class Tiles(NamedTuple):
 
 # By kernel and bytes per number.
 TILES = {
-    ("forward", 2): Tiles(64, 64, 64),
-    ("forward", 4): Tiles(64, 64, 32),
-    ("inputs", 2): Tiles(128, 64, 64),
-    ("inputs", 4): Tiles(128, 64, 32),
-    ("weights", 2): Tiles(128, 128, 32),
-    ("weights", 4): Tiles(128, 128, 32),
+    ("forward", 2): Tiles(64, 64, 32, warps=4),
+    ("forward", 4): Tiles(128, 64, 32),
+    ("inputs", 2): Tiles(64, 64, 64, warps=4),
+    ("inputs", 4): Tiles(64, 64, 64, warps=4),
+    ("weights", 2): Tiles(128, 128, 32, warps=4),
+    ("weights", 4): Tiles(128, 64, 32, warps=4),
 }
 
 
@@ -60,6 +60,7 @@ def _forward(
     x, w, bias, out, which, M, H, W, PH, PW, stride_x,
     CI: tl.constexpr, CO: tl.constexpr, KH: tl.constexpr, WINDOW: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
+    NOTES: tl.constexpr,
 ):  # fmt: skip
     client = tl.program_id(1).to(tl.int64)
     m = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -90,20 +91,18 @@ def _forward(
             third = tl.dot(a, filters, third, input_precision=PRECISION)
             a = tl.load(at + W * CI + CI, mask=mask, other=0.0)
             fourth = tl.dot(a, filters, fourth, input_precision=PRECISION)
-    best, winner = first, tl.zeros((BM, BN), dtype=tl.int32)
-    winner = tl.where(second > best, 1, winner)
-    best = tl.maximum(best, second)
-    winner = tl.where(third > best, 2, winner)
-    best = tl.maximum(best, third)
-    winner = tl.where(fourth > best, 3, winner)
-    best = tl.maximum(best, fourth)
-    best += tl.load(bias + client * CO + n, mask=wanted, other=0.0)[None, :].to(tl.float32)
-    winner = tl.where(best > 0, winner, 4)
-    best = tl.maximum(best, 0.0)
+    best = tl.maximum(tl.maximum(first, second), tl.maximum(third, fourth))
+    shift = tl.load(bias + client * CO + n, mask=wanted, other=0.0)[None, :].to(tl.float32)
     to = (client * M + m)[:, None] * CO + n[None, :]
     mask = here[:, None] & wanted[None, :]
+    if NOTES:
+        winner = tl.where(
+            first == best, 0, tl.where(second == best, 1, tl.where(third == best, 2, 3))
+        )
+        winner = tl.where(best + shift > 0, winner, 4)
+        tl.store(which + to, winner.to(tl.uint8), mask=mask)
+    best = tl.maximum(best + shift, 0.0)
     tl.store(out + to, best.to(out.dtype.element_ty), mask=mask)
-    tl.store(which + to, winner.to(tl.uint8), mask=mask)
 
 
 @_jit
@@ -145,19 +144,19 @@ def _towards_inputs(
 
 @_jit
 def _towards_weights(
-    grad, which, x, out, M, H, W, PH, PW, blocks, per_split,
+    grad, which, x, out, M, H, W, PH, PW, per_split,
     CI: tl.constexpr, CO: tl.constexpr, KH: tl.constexpr, WINDOW: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    # Rows of the result are output channels, columns a piece of one filter row's window, and the
-    # sum runs over the pixels before pooling.
+    # Rows of the result are output channels, columns places in the filter, and the sum runs over
+    # the pixels before pooling.
     client = tl.program_id(1).to(tl.int64)
     split = tl.program_id(2).to(tl.int64)
-    kh, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
     o = tl.arange(0, BM)
-    n = block * BN + tl.arange(0, BN)
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
     k = tl.arange(0, BK)
-    channels, in_window = o < CO, n < WINDOW
+    channels, in_filter = o < CO, n < KH * WINDOW
+    shift = (n // WINDOW) * W * CI + n % WINDOW
     images = M // (4 * PH * PW)
     grad += client * images * PH * PW * CO
     which += client * images * PH * PW * CO
@@ -175,34 +174,186 @@ def _towards_weights(
         won = tl.load(which + at, mask=mask, other=4).to(tl.int32)
         g = tl.load(grad + at, mask=mask, other=0.0)
         g = tl.where(won == pixel[None, :], g, 0.0).to(grad.dtype.element_ty)
-        corner = ((image * H + row + kh) * W + column) * CI
-        window = tl.load(
-            x + corner[:, None] + n[None, :], mask=here[:, None] & in_window[None, :], other=0.0
-        )
+        corner = ((image * H + row) * W + column) * CI
+        mask = here[:, None] & in_filter[None, :]
+        window = tl.load(x + corner[:, None] + shift[None, :], mask=mask, other=0.0)
         total = tl.dot(g, window, total, input_precision=PRECISION)
-    clients = tl.num_programs(1)
-    to = ((split * clients + client) * KH + kh) * WINDOW
-    tl.store(
-        out + (to + n)[None, :] * CO + o[:, None],
-        total,
-        mask=channels[:, None] & in_window[None, :],
+    to = (split * tl.num_programs(1) + client) * KH * WINDOW
+    mask = channels[:, None] & in_filter[None, :]
+    tl.store(out + (to + n)[None, :] * CO + o[:, None], total, mask=mask)
+
+
+@_jit
+def _windows(
+    x, out, LENGTH, WIDTH, CI: tl.constexpr, KW: tl.constexpr, SIDE: tl.constexpr, B: tl.constexpr
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * B + tl.arange(0, B)
+    column, place = at // SIDE, at % SIDE
+    there = (column < LENGTH) & (place < CI * KW)
+    value = tl.load(x + row * WIDTH * CI + column * CI + place, mask=there, other=0.0)
+    tl.store(out + row * LENGTH * SIDE + at, value, mask=column < LENGTH)
+
+
+@_jit
+def _prepared(
+    x, index, augment, mean, std, out, PAD,
+    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, MOVES: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    image = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * B + tl.arange(0, B)
+    channel, column, row = at % C, at // C % W, at // (C * W)
+    wanted = row < H
+    from_row, from_column = row, column
+    if MOVES:
+        flip = tl.load(augment + 3 * image + 2).to(tl.int32)
+        from_column = tl.where(flip > 0, W - 1 - column, column)
+        from_row += tl.load(augment + 3 * image).to(tl.int32) - PAD
+        from_column += tl.load(augment + 3 * image + 1).to(tl.int32) - PAD
+    there = (from_row >= 0) & (from_row < H) & (from_column >= 0) & (from_column < W) & wanted
+    source = x + tl.load(index + image) * (C * H * W)
+    value = tl.load(source + (channel * H + from_row) * W + from_column, mask=there, other=0)
+    value = value.to(tl.float32) / 255
+    value = (value - tl.load(mean + channel)) / tl.load(std + channel)
+    tl.store(out + image * (C * H * W) + at, value.to(out.dtype.element_ty), mask=wanted)
+
+
+@_jit
+def _heads(
+    x, y, shares, steps, w, bias, speed_w, speed_bias, losses, lr, momentum, decay,
+    B: tl.constexpr, F: tl.constexpr, K: tl.constexpr,
+    BB: tl.constexpr, BF: tl.constexpr, BK: tl.constexpr,
+    MOMENTUM: tl.constexpr, PRECISION: tl.constexpr, LOW: tl.constexpr,
+):  # fmt: skip
+    client = tl.program_id(0).to(tl.int64)
+    clients = tl.num_programs(0)
+    b, f, k = tl.arange(0, BB), tl.arange(0, BF), tl.arange(0, BK)
+    at = client * K * F + k[:, None] * F + f[None, :]
+    inside = (k < K)[:, None] & (f < F)[None, :]
+    low = tl.bfloat16 if LOW else tl.float32
+    weights = tl.load(w + at, mask=inside, other=0.0)
+    shift = tl.load(bias + client * K + k, mask=k < K, other=0.0)
+    if MOMENTUM:
+        pace = tl.load(speed_w + at, mask=inside, other=0.0)
+        shift_pace = tl.load(speed_bias + client * K + k, mask=k < K, other=0.0)
+    total = 0.0
+    for step in range(tl.load(steps + client)):
+        batch = (step * clients + client) * B
+        rows = batch + b
+        mask = (b < B)[:, None] & (f < F)[None, :]
+        features = tl.load(x + rows[:, None] * F + f[None, :], mask=mask, other=0.0).to(low)
+        target = tl.load(y + rows, mask=b < B, other=0)
+        share = tl.load(shares + rows, mask=b < B, other=0.0)
+        logits = tl.dot(features, tl.trans(weights.to(low)), input_precision=PRECISION)
+        logits = tl.where((k < K)[None, :], logits + shift[None, :], float("-inf"))
+        logits -= tl.max(logits, 1)[:, None]
+        odds = tl.exp(logits)
+        mass = tl.sum(odds, 1)
+        right = target[:, None] == k[None, :]
+        total += tl.sum(share * (tl.log(mass) - tl.sum(tl.where(right, logits, 0.0), 1)))
+        wrong = (odds / mass[:, None] - right.to(tl.float32)) * share[:, None]
+        grad = tl.dot(tl.trans(wrong.to(low)), features, input_precision=PRECISION)
+        grad += decay * weights
+        shift_grad = tl.sum(wrong, 0)
+        if MOMENTUM:
+            pace = momentum * pace + grad
+            shift_pace = momentum * shift_pace + shift_grad
+            weights -= lr * pace
+            shift -= lr * shift_pace
+        else:
+            weights -= lr * grad
+            shift -= lr * shift_grad
+    tl.store(w + at, weights, mask=inside)
+    tl.store(bias + client * K + k, shift, mask=k < K)
+    if MOMENTUM:
+        tl.store(speed_w + at, pace, mask=inside)
+        tl.store(speed_bias + client * K + k, shift_pace, mask=k < K)
+    tl.store(losses + client, total)
+
+
+def heads_fit(classes: int, features: int) -> bool:
+    """Whether a head and its momentum have room in one program's registers."""
+    return triton.next_power_of_2(classes) * triton.next_power_of_2(features) <= 1 << 14
+
+
+def train_heads(
+    x: Tensor,
+    y: Tensor,
+    shares: Tensor,
+    steps: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    speeds: tuple[Tensor, Tensor] | None,
+    rates: tuple[float, float, float],
+    low: bool,
+) -> Tensor:
+    """All steps of SGD on cross entropy for linear heads [clients, classes, features], in place.
+
+    Inputs are [steps, clients, batch, ...]; a client takes its first ``steps``. Returns each
+    client's sum of losses. Rates are the learning rate, momentum and weight decay.
+    """
+    _, clients, batch, features = x.shape
+    classes = weight.shape[1]
+    losses = torch.empty(clients, dtype=torch.float32, device=x.device)
+    wide, deep = _fit(classes, 1 << 14), _fit(features, 1 << 14)
+    _heads[(clients,)](
+        x, y, shares, steps, weight, bias, *(speeds or (weight, bias)), losses, *rates,
+        B=batch, F=features, K=classes, BB=_fit(batch, 1 << 10), BF=deep, BK=wide,
+        MOMENTUM=speeds is not None, PRECISION=_precision(), LOW=low,
+        num_warps=8 if wide * deep > 4096 else 4,
+    )  # fmt: skip
+    return losses
+
+
+def prepared(
+    x: Tensor,
+    index: Tensor,
+    augment: Tensor | None,
+    padding: int,
+    mean: Tensor,
+    std: Tensor,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Chosen images of bytes [images, C, H, W], moved as drawn and normalised, channels last."""
+    _, channels, height, width = x.shape
+    out = torch.empty(len(index), height, width, channels, dtype=dtype, device=x.device)
+    block = min(4096, triton.next_power_of_2(out[0].numel()))
+    _prepared[(len(index), triton.cdiv(out[0].numel(), block))](
+        x, index, x if augment is None else augment, mean, std, out, padding,
+        C=channels, H=height, W=width, MOVES=augment is not None, B=block,
+    )  # fmt: skip
+    return out
+
+
+def windows(x: Tensor, width: int, side: int) -> Tensor:
+    """What a filter row of that width meets at each place, side by side, filled up to ``side``."""
+    *outer, columns, i = x.shape
+    length = columns - width + 1
+    out = x.new_empty(*outer, length, side)
+    block = min(1024, triton.next_power_of_2(length * side))
+    _windows[(out[..., 0, 0].numel(), triton.cdiv(length * side, block))](
+        x, out, length, columns, CI=i, KW=width, SIDE=side, B=block
     )
+    return out
 
 
-def forward(x: Tensor, w: Tensor, bias: Tensor, kernel: int) -> tuple[Tensor, Tensor]:
-    """Pooled outputs, and which pixel won. ``kernel`` is KH."""
+def forward(
+    x: Tensor, w: Tensor, bias: Tensor, kernel: int, notes: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Pooled outputs and, with notes, which pixel won. ``kernel`` is KH."""
     clients, images, height, width, i = x.shape
     o, window = w.shape[2], w.shape[1] // kernel
     ph, pw = (height - kernel + 1) // 2, (width - window // i + 1) // 2
     out = x.new_empty(clients, images, ph, pw, o)
-    which = torch.empty(out.shape, dtype=torch.uint8, device=x.device)
+    which = torch.empty(out.shape, dtype=torch.uint8, device=x.device) if notes else None
     m = images * ph * pw
     tiles = TILES["forward", x.element_size()]
     bn, bk = _fit(o, tiles.n), _fit(window, tiles.k)
     _forward[(triton.cdiv(m, tiles.m), clients, triton.cdiv(o, bn))](
-        x, w, bias, out, which, m, height, width, ph, pw, images * height * width * i,
+        x, w, bias, out, which if notes else out, m, height, width, ph, pw,
+        images * height * width * i,
         CI=i, CO=o, KH=kernel, WINDOW=window, BM=tiles.m, BN=bn, BK=bk, PRECISION=_precision(),
-        num_warps=tiles.warps, num_stages=tiles.stages,
+        NOTES=notes, num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
     return out, which
 
@@ -234,15 +385,15 @@ def towards_weights(
     window = shape[1] // kernel
     m = images * 4 * ph * pw
     tiles = TILES["weights", x.element_size()]
-    bm, bn = _fit(o, tiles.m), _fit(window, tiles.n)
+    bm, bn = _fit(o, tiles.m), _fit(shape[1], tiles.n)
     assert o <= bm, "one tile holds all output channels"
-    blocks = triton.cdiv(window, bn)
+    blocks = triton.cdiv(shape[1], bn)
     # Enough programs to fill the card, each with a part of the sum.
-    splits = max(1, min(m // 512, 528 // (clients * kernel * blocks)))
+    splits = max(1, min(m // 512, 528 // (clients * blocks)))
     per_split = triton.cdiv(triton.cdiv(m, splits), tiles.k) * tiles.k
     out = torch.empty(splits, *shape, dtype=torch.float32, device=x.device)
-    _towards_weights[(kernel * blocks, clients, splits)](
-        grad, which, x, out, m, height, width, ph, pw, blocks, per_split,
+    _towards_weights[(blocks, clients, splits)](
+        grad, which, x, out, m, height, width, ph, pw, per_split,
         CI=i, CO=o, KH=kernel, WINDOW=window, BM=bm, BN=bn, BK=tiles.k, PRECISION=_precision(),
         num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip

@@ -5,46 +5,28 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from srpfl.engine.graphs import CapturedSteps
-from srpfl.engine.steps import Batch, Carried, Problem, advance, filled, flat, take_step, traced
-from srpfl.engine.updates import has_fused_update, update_in_place
-from srpfl.local import Rule
+from srpfl.engine.heads import fits_kernel, train_heads
+from srpfl.engine.precision import Precision
+from srpfl.engine.steps import Batch, Carried, advance, filled, flat, owned, take_step, traced
+from srpfl.engine.task import Task
+from srpfl.engine.updates import update_in_place
 from srpfl.split import Params
 
 KEPT = 64
 UNROLLED = 25  # steps in one CUDA graph, at most
 
 
-class Task(NamedTuple):
-    """What the steps are steps of."""
-
-    problem: Problem
-    rule: Rule
-    ragged: bool  # whether a client may be through before the others
-
-    @property
-    def fused(self) -> bool:
-        """Whether the rule's update can be left to PyTorch's own."""
-        return has_fused_update(self.rule) and not self.ragged
-
-    def identity(self) -> Hashable:
-        try:
-            rule = hash(self.rule)
-        except TypeError:
-            rule = id(self.rule)
-        return self.problem, type(self.rule), rule, repr(self.rule), self.ragged
-
-
 class Programs:
     """Runs steps. A program is kept for each task and shape."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device, precision: Precision) -> None:
+        self.device, self.precision = device, precision
         # The task is kept beside its program, so that no other rule gets the same id.
         self._kept: OrderedDict[Hashable, tuple[Any, Task]] = OrderedDict()
 
@@ -55,6 +37,8 @@ class Programs:
         self, task: Task, carried: Carried, frozen: Params, common: Params, batches: Batch
     ) -> tuple[Carried, Tensor]:
         """Take the steps in turn; the losses are steps x clients."""
+        if fits_kernel(task, carried, batches, self.precision):
+            return train_heads(task, carried, batches, self.precision)
         if self.device.type == "cuda":
             return self._replay(task, carried, frozen, common, batches)
         first = Batch(*(tensor[0] for tensor in batches))
@@ -110,12 +94,6 @@ class Programs:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key][0]
-
-
-def owned(carried: Carried) -> Carried:
-    """Copies in memory of their own: a stack may be one tensor seen many times."""
-    copies = [tensor.clone(memory_format=torch.contiguous_format) for tensor in flat(carried)]
-    return filled(carried, copies)  # type: ignore[no-any-return]
 
 
 def _trace(

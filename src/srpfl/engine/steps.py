@@ -41,6 +41,7 @@ class Problem:
     forward: Forward
     loss: Loss
     keys: tuple[str, ...] = ()  # names under which the model takes its dropout keys
+    head: str | None = None  # the name of the linear layer that all of the problem is, if it is one
 
     def outputs(self, stack: Params, common: Params, x: Tensor, keys: Tensor) -> Tensor:
         """Outputs of each client of the stack on its own inputs."""
@@ -137,6 +138,12 @@ def filled(shape: Any, tensors: Sequence[Tensor]) -> Any:
         return type(tree)(*map(fill, tree)) if hasattr(tree, "_fields") else tuple(map(fill, tree))
 
     return fill(shape)
+
+
+def owned(carried: Carried) -> Carried:
+    """Copies in memory of their own: a stack may be one tensor seen many times."""
+    copies = [tensor.clone(memory_format=torch.contiguous_format) for tensor in flat(carried)]
+    return filled(carried, copies)  # type: ignore[no-any-return]
 
 
 def _simplified(module: fx.GraphModule) -> fx.GraphModule:

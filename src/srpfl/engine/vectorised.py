@@ -23,13 +23,15 @@ from srpfl.engine.convolution import with_fused_convolutions
 from srpfl.engine.draws import draw
 from srpfl.engine.dropout import key_names, with_keyed_dropout
 from srpfl.engine.heads import head_forward, head_module, without_head
+from srpfl.engine.inputs import inputs
 from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.loop import one_thread
 from srpfl.engine.precision import Precision, called
-from srpfl.engine.programs import Programs, Task
+from srpfl.engine.programs import Programs
 from srpfl.engine.schedule import Order, Schedule
 from srpfl.engine.steps import Batch, Carried, Problem
 from srpfl.engine.store import Held, Store
+from srpfl.engine.task import Task
 from srpfl.errors import ConfigError
 from srpfl.local import RuleState, kept, resumed
 from srpfl.split import Params
@@ -96,7 +98,7 @@ class VectorisedEngine:
         self.names = [name for name, _ in self.model.named_parameters()]
         self.data, self.loss, self.together = data, loss, together
         self.store = Store(data, self.device)
-        self.programs = Programs(self.device)
+        self.programs = Programs(self.device, self.precision)
         self.most = 1 << 30  # clients at a time, halved when memory runs out
         self._views: dict[str, View | None] = {}  # by the head's name
         self._whole = View(Problem(self._forward, loss, tuple(key_names(self.model))))
@@ -200,7 +202,7 @@ class VectorisedEngine:
         self.model.train()
         once = None
         if view.body is not None and not self.data.transform.augments and not key_names(view.body):
-            once = self._features(view.body, cohort, cohort.held.x)
+            once = self._features(view.body, cohort, cohort.held.x, _all(cohort.held))
         common = view.sees(cohort.common)
         finished: list[Carried] = []
         sums: list[Tensor] = []
@@ -228,17 +230,15 @@ class VectorisedEngine:
     def _batches(self, cohort: Cohort, view: View, order: Order, once: Tensor | None) -> Batch:
         """The inputs of several steps, steps first, through the common body if there is one."""
         index = order.index.flatten()
+        moves = None if order.augment is None else order.augment.flatten(0, 2)
         y = cohort.held.y[index].reshape(order.index.shape)
         if once is not None:
             x = once[index]
+        elif view.body is not None:
+            width = order.index.shape[2]
+            x = self._features(view.body, cohort, cohort.held.x, index, moves, order.keys, width)
         else:
-            x = cohort.held.x[index]
-            if order.augment is not None:
-                x = self.data.transform.augment(x, order.augment.flatten(0, 2).long())
-            if view.body is not None:
-                x = self._features(view.body, cohort, x, order.keys.flatten())
-            else:
-                x = self.data.transform.prepare(x, self.precision.kept)
+            x = self._inputs(cohort.held.x, index, moves)
         x = x.reshape(*order.index.shape, *x.shape[1:])
         return Batch(x, y, order.weights, order.keys, order.active)
 
@@ -250,7 +250,7 @@ class VectorisedEngine:
         if head not in self._views:
             probe = self.data.transform.prepare(cohort.held.x[:2], self.precision.kept)
             body = without_head(self.model, head, probe)
-            problem = Problem(self.precision.lowered(head_forward(head)), self.loss)
+            problem = Problem(self.precision.lowered(head_forward(head)), self.loss, head=head)
             self._views[head] = None if body is None else View(problem, body, head)
         return self._views[head] or self._whole
 
@@ -258,41 +258,48 @@ class VectorisedEngine:
         return self.precision.lowered(called(self.model))(params, x)
 
     def _features(
-        self, body: nn.Module, cohort: Cohort, x: Tensor, keys: Tensor | None = None
+        self,
+        body: nn.Module,
+        cohort: Cohort,
+        x: Tensor,
+        index: Tensor,
+        moves: Tensor | None = None,
+        keys: Tensor | None = None,
+        width: int = 1,
     ) -> Tensor:
-        """What heads see of stored samples. With keys (one per batch), dropout is on."""
+        """What heads see of the samples at ``index``. With keys, one for each batch of that
+        width, dropout is on."""
         dropout = tuple(key_names(body)) if keys is not None else ()
         body.train(bool(dropout))
         problem = Problem(self.precision.lowered(called(body)), self.loss, dropout)
-        batches = 1 if keys is None or not dropout else len(keys)
         inside = body.state_dict().keys()
         common = {name: value for name, value in cohort.common.items() if name in inside}
-        x = x.reshape(batches, -1, *x.shape[1:])
+        each = max(1, PASS[self.device.type] // width) * width
         parts: list[Tensor] = []
         with torch.no_grad():
-            for own, key in self._passes(x, keys if dropout else None):
-                shape = own.shape[:2]
-                inputs = self.data.transform.prepare(own.flatten(0, 1), self.precision.kept)
-                inputs = inputs.reshape(*shape, *inputs.shape[1:])
-                parts.append(problem.outputs({}, common, inputs, key).flatten(0, 1))
+            for start in range(0, len(index), each):
+                some = slice(start, start + each)
+                images = self._inputs(x, index[some], None if moves is None else moves[some])
+                if dropout and keys is not None:
+                    own = keys.flatten()[start // width : (start + each) // width]
+                    batches = images.reshape(-1, width, *images.shape[1:])
+                    features = problem.outputs({}, common, batches, own).flatten(0, 1)
+                else:
+                    nothing = index.new_zeros(1)
+                    features = problem.outputs({}, common, images[None], nothing)[0]
+                parts.append(features)
         return torch.cat(parts)
 
-    def _passes(self, x: Tensor, keys: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Parts of [batches, batch size, ...] of about one pass's size, with their keys."""
-        most = PASS[self.device.type]
-        if keys is None:
-            nothing = torch.zeros(1, dtype=torch.int64, device=self.device)
-            for part in torch.split(x.flatten(0, 1), most):
-                yield part[None], nothing
-            return
-        together = max(1, most // x.shape[1])
-        yield from zip(torch.split(x, together), torch.split(keys, together), strict=True)
+    def _inputs(self, x: Tensor, index: Tensor, moves: Tensor | None = None) -> Tensor:
+        return inputs(self.data.transform, x, index, moves, self.precision)
 
     def _correct(self, cohort: Cohort, held: Held) -> Tensor:
         """How many of its test samples each client gets right."""
         view = self._view(cohort)
         self.model.eval()
-        once = None if view.body is None else self._features(view.body, cohort, held.x)
+        once = None
+        if view.body is not None:
+            once = self._features(view.body, cohort, held.x, _all(held))
         common = view.sees(cohort.common)
         parts: list[Tensor] = []
         size = self._stack_size(cohort.stack)
@@ -306,8 +313,7 @@ class VectorisedEngine:
                 if once is not None:
                     x = once[index]
                 else:
-                    flat = held.x[index.flatten()]
-                    x = self.data.transform.prepare(flat, self.precision.kept)
+                    x = self._inputs(held.x, index.flatten())
                     x = x.reshape(*index.shape, *x.shape[1:])
                 with torch.no_grad():
                     outputs = view.problem.outputs(own, common, x, keys)
@@ -333,7 +339,7 @@ class VectorisedEngine:
             total = {n: torch.zeros_like(v) for n, v in at.items()}
             keys = held.y.new_zeros(last - first)
             for index, present in _columns(held, first, last, PASS[self.device.type], self.device):
-                flat = self.data.transform.prepare(held.x[index.flatten()], self.precision.kept)
+                flat = self._inputs(held.x, index.flatten())
                 weights = present.to(self.precision.kept) / whole
                 batch = Batch(
                     flat.reshape(*index.shape, *flat.shape[1:]),
@@ -377,6 +383,10 @@ def refuse_batch_statistics(model: nn.Module) -> None:
                 f"the vectorised engine cannot train '{name}' ({type(module).__name__}): its "
                 "statistics run over a batch; use engine='loop' or 'workers', or GroupNorm instead"
             )
+
+
+def _all(held: Held) -> Tensor:
+    return torch.arange(len(held.y), device=held.y.device)
 
 
 def _inside(name: str, module: str) -> bool:

@@ -1,0 +1,162 @@
+"""The paper's CIFAR-10 setting on one GPU: PYTHONPATH=src python benchmarks/h200.py --out FOLDER.
+
+Images are random: only time and memory are measured here. Every number is the median of repeats
+after a warm-up that is reported apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import srpfl
+from srpfl.data.base import Pooled, Samples, Transform
+from srpfl.engine import Job, VectorisedEngine
+from srpfl.engine.graphs import CapturedSteps
+from srpfl.local import SGD, Phase, Plan
+from srpfl.models import MLP, LeNet5
+from srpfl.split import partition, state_of
+
+CIFAR = Transform((0.491, 0.482, 0.447), (0.247, 0.243, 0.262), crop=4, flip=True)
+
+
+def images(clients: int, each: int = 500, shape: tuple[int, ...] = (3, 32, 32)) -> Pooled:
+    rng = np.random.default_rng(0)
+
+    def pool(size: int) -> tuple[Samples, list[np.ndarray]]:
+        total = clients * size
+        x = rng.integers(0, 256, size=(total, *shape), dtype=np.uint8)
+        y = rng.integers(0, 10, size=total)
+        return Samples(x, y), np.split(np.arange(total), clients)
+
+    train, train_parts = pool(each)
+    test, test_parts = pool(each // 5)
+    transform = CIFAR if len(shape) == 3 else Transform((0.5,), (0.5,))
+    return Pooled("random", train, test, train_parts, test_parts, 10, transform)
+
+
+def fedrep_job(model: nn.Module, clients: int, number: int) -> Job:
+    algorithm = srpfl.FedRep(head_epochs=10, body_epochs=1)
+    shared, head = partition(state_of(model), algorithm.is_personal(model))
+    return Job(0, number, "train", range(clients), shared, [head] * clients, algorithm.plan(model))
+
+
+def steps_job(model: nn.Module, clients: int, steps: int) -> Job:
+    everything = frozenset(name for name, _ in model.named_parameters())
+    plan = Plan((Phase(everything, steps=steps),), SGD(momentum=0.5))
+    return Job(0, 0, "train", range(clients), state_of(model), [{}] * clients, plan)
+
+
+def timed(work: Callable[[int], Any], repeats: int = 5) -> dict[str, Any]:
+    times = []
+    for number in range(repeats + 1):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        work(number)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    first, *rest = times
+    return {"median": statistics.median(rest), "all": rest, "first": first}
+
+
+def step_time(make: Callable[[], nn.Module], data: Pooled, precision: str) -> dict[str, Any]:
+    """The slope between 50 and 150 steps, so that what is paid once per job drops out."""
+    engine = VectorisedEngine(make(), data, device="cuda", precision=precision)
+    some, many = (
+        timed(lambda _, n=n: engine.train(steps_job(make(), data.clients, n)))["median"]
+        for n in (50, 150)
+    )
+    return {"ms": 1e3 * (many - some) / 100, "device_ms": replay_ms(engine)}
+
+
+def replay_ms(engine: VectorisedEngine) -> float:
+    """One step on the device alone, its inputs being there already."""
+    program = next(p for p, _ in engine.programs._kept.values() if isinstance(p, CapturedSteps))
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    times = []
+    for _ in range(7):
+        start.record()
+        program.graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) / len(program.batches.y))
+    return statistics.median(times)
+
+
+def round_time(data: Pooled, precision: str, profile: Path | None = None) -> dict[str, Any]:
+    torch.cuda.reset_peak_memory_stats()
+    engine = VectorisedEngine(LeNet5(classes=10), data, device="cuda", precision=precision)
+    jobs = [fedrep_job(LeNet5(classes=10), data.clients, number) for number in range(8)]
+    found = timed(lambda number: engine.train(jobs[number]))
+    found["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    if profile is not None:
+        with torch.profiler.profile() as seen:
+            engine.train(jobs[7])
+            torch.cuda.synchronize()
+        table = seen.key_averages().table(sort_by="cuda_time_total", row_limit=40)
+        profile.write_text(table)
+    return found
+
+
+def long_run(data: Pooled, precision: str, rounds: int) -> dict[str, Any]:
+    start = time.perf_counter()
+    srpfl.simulate(
+        data=data,
+        model=LeNet5(classes=10),
+        algorithm=srpfl.FedRep(head_epochs=10, body_epochs=1),
+        rounds=rounds,
+        evaluate_every=10,
+        seed=0,
+        engine="vectorised",
+        device="cuda",
+        precision=precision,
+    )
+    return {"seconds": time.perf_counter() - start, "rounds": rounds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--parts", default="step,round,cohorts,run")
+    parser.add_argument("--rounds", type=int, default=150)
+    asked = parser.parse_args()
+    parts = asked.parts.split(",")
+    found: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+    }
+
+    def note(name: str, value: Any) -> None:
+        found[name] = value
+        print(name, json.dumps(value), flush=True)
+        (asked.out / "h200.json").write_text(json.dumps(found, indent=1))
+
+    data = images(100)
+    for precision in ("tf32", "bfloat16"):
+        if "step" in parts:
+            note(f"LeNet step, {precision}", step_time(lambda: LeNet5(classes=10), data, precision))
+            flat = images(100, 150, (784,))
+            net = lambda: MLP(784, (512, 256, 64), classes=10)  # noqa: E731
+            note(f"MLP step, {precision}", step_time(net, flat, precision))
+        if "round" in parts:
+            profile = asked.out / f"profile-{precision}.txt"
+            note(f"fedrep round, {precision}", round_time(data, precision, profile))
+    if "cohorts" in parts:
+        for clients in (10, 100, 1000):
+            few = images(clients)
+            note(f"fedrep round of {clients}, tf32", round_time(few, "tf32"))
+    if "run" in parts:
+        note("fedrep run, tf32", long_run(data, "tf32", asked.rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""From stored samples to a model's inputs: chosen, moved as drawn, normalised."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from srpfl.data.base import Transform
+from srpfl.engine import kernels
+from srpfl.engine.precision import Precision
+
+
+def inputs(
+    transform: Transform,
+    x: Tensor,
+    index: Tensor,
+    augment: Tensor | None,
+    precision: Precision,
+) -> Tensor:
+    """The samples at ``index``, in one pass over memory where there is a kernel for it."""
+    images = x.is_cuda and x.dtype == torch.uint8 and x.ndim == 4
+    if images and kernels.available() and precision.computed != torch.float64:
+        mean, std = (
+            torch.tensor(values, device=x.device).expand(x.shape[1]).contiguous()
+            for values in (transform.mean, transform.std)
+        )
+        moves = None if augment is None else augment.contiguous()
+        made = kernels.prepared(x, index, moves, transform.crop, mean, std, precision.computed)
+        return made.permute(0, 3, 1, 2)
+    chosen = x[index]
+    if augment is not None:
+        chosen = transform.augment(chosen, augment.long())
+    return transform.prepare(chosen, precision.kept)
