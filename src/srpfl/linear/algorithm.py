@@ -55,8 +55,13 @@ def best_heads(features: Array, y: Array) -> Array:
 
 
 def orthonormal(b: Array) -> Array:
-    """The Q of B = QR, which is what the server carries on and sends (Bnorm_update)."""
-    return np.linalg.qr(b).Q
+    """The Q of B = QR, which is what the server carries on and sends (Bnorm_update).
+
+    It is the Q with a positive diagonal of R. LAPACK's may change a column's sign in every round,
+    and then the successive B are not near each other, though the spaces are.
+    """
+    q, r = np.linalg.qr(b)
+    return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0))
 
 
 def distance(b1: Array, b2: Array) -> float:
