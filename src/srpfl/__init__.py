@@ -5,7 +5,7 @@ from srpfl.algorithms import HFMAML, FedAvg, FedAvgFT, FedBABU, FedPer, FedRep, 
 from srpfl.clock import DeviceProfiles, DynamicExponential, FixedExponential, IIDExponential
 from srpfl.errors import SrpflError
 from srpfl.local import SGD, Adam, HessianFreeMAML
-from srpfl.participation import Deadline, Doubling, Everyone, FirstN, FlanpRule
+from srpfl.participation import Auto, Deadline, Doubling, Everyone, FirstN, FlanpRule
 from srpfl.run import Run
 from srpfl.simulation import simulate
 from srpfl.split import combine, partition
@@ -17,6 +17,7 @@ __all__ = [
     "HFMAML",
     "SGD",
     "Adam",
+    "Auto",
     "Deadline",
     "DeviceProfiles",
     "Doubling",

@@ -1,0 +1,162 @@
+"""Wait for as many as pay, learnt from what the server sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from srpfl.errors import ConfigError
+from srpfl.participation._arrivals import Arrivals
+from srpfl.participation._signal import Glance, Signal, Vector, look
+from srpfl.participation.base import Call, Memory, Outcome, Sampling, checked_start
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto(Sampling):
+    """Choose n before every round such that the error falls fastest per unit of time.
+
+    A round with n answers takes the wait for the n-th of them plus C, and lowers the squared error
+    by what the expected update is worth less what noise adds, which falls like 1/n. Distance,
+    noise, waits and C are estimated from the answers and the times at which they came. Far from
+    the optimum few answers are enough and waiting is waste; near it noise decides; and where C
+    dwarfs the waiting, everyone is asked at once. n may also fall again.
+
+    ``start`` is the fewest answers that a round waits for (a tenth of those asked), ``memory`` the
+    number of rounds that the estimates look back, and ``margin`` the part of the speed that is
+    given up to hear more clients: fewer are waited for only where that is faster by more.
+
+    >>> policy = Auto(start=4)
+    >>> policy.call(policy.begin(128), round=0, population=128)
+    Call(ask=128, wait=4, stage=0, draw=0, deadline=None)
+    >>> choices(start=4, asked=32)
+    [4, 8, 16, 24, 28, 30, 31, 32]
+    """
+
+    start: int | None = None
+    memory: int = 40
+    margin: float = 0.1
+
+    sees_communication: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.memory < 2:
+            raise ConfigError(f"the memory must be at least two rounds, not {self.memory}")
+        if not 0 <= self.margin < 1:
+            raise ConfigError(f"the margin must be at least 0 and below 1, not {self.margin}")
+
+    def begin(self, population: int) -> Memory:
+        super().begin(population)
+        return {"wait": checked_start(self.start, self.asked(population)), "stage": 0}
+
+    def call(self, memory: Memory, round: int, population: int) -> Call:
+        stage = memory["stage"]
+        return Call(
+            ask=self.asked(population),
+            wait=memory["wait"],
+            stage=stage,
+            draw=self.drawn(round, stage),
+        )
+
+    def learn(self, memory: Memory, outcome: Outcome) -> Memory:
+        times = [answer.time for answer in outcome.answers]
+        asked = outcome.call.ask
+        return self.after(memory, look(outcome), times, asked, outcome.communication)
+
+    def after(
+        self,
+        memory: Memory,
+        glance: Glance,
+        times: Sequence[float],
+        asked: int,
+        communication: float,
+    ) -> Memory:
+        """The memory after a round, from the little that decisions depend on."""
+        ranks = choices(checked_start(self.start, asked), asked)
+        arrivals = _arrivals(memory, asked).after(times, ranks)
+        signal = Signal(**memory.get("signal", {})).after(glance, 1 / self.memory)
+        chosen, account = self.choose(
+            signal, arrivals, glance.position + glance.update, ranks, communication
+        )
+        return {
+            "wait": chosen,
+            "stage": memory["stage"] + (chosen != memory["wait"]),
+            "signal": asdict(signal),
+            "arrivals": [[n, mean, rounds] for n, (mean, rounds) in arrivals.ranks.items()],
+            "account": account,
+        }
+
+    def choose(
+        self,
+        signal: Signal,
+        arrivals: Arrivals,
+        position: Vector,
+        ranks: Sequence[int],
+        communication: float,
+    ) -> tuple[int, dict[str, Any]]:
+        """n for the next round, and why."""
+        n, pull = signal.last_answers, signal.pull
+        squared = signal.squared(position)
+        lasting, fresh = signal.variance - signal.fresh, signal.fresh
+        # (1 − α)² e + noise/n is the next squared error; e = squared / α². In units of the update:
+        worth = (2 - pull) / pull
+
+        def progress(wait: int) -> float:
+            # What only others know: the part that lasts is a pull that n answers do not feel.
+            unheard = lasting * (1 / n - 1 / wait)
+            return worth * (squared + unheard) - fresh / wait
+
+        def duration(wait: int) -> float:
+            return arrivals.wait_for(wait) + communication
+
+        if not signal.freedom:
+            chosen, why = next((r for r in ranks if r > 1), 1), "one answer alone shows no spread"
+        elif progress(ranks[-1]) <= 0:
+            chosen, why = ranks[-1], "all that is left is noise"
+        else:
+            speeds = {wait: progress(wait) / max(duration(wait), 1e-12) for wait in ranks}
+            enough = (1 - self.margin) * max(speeds.values())
+            chosen = max(wait for wait, speed in speeds.items() if speed >= enough)
+            why = _reason(chosen, n, noise=fresh / n, gain=worth * squared)
+        account = {
+            "signal": squared,
+            "noise": signal.variance,
+            "lasting": signal.persistence,
+            "pull": pull,
+            "wait_now": arrivals.wait_for(n),
+            "wait_chosen": arrivals.wait_for(chosen),
+            "wait_all": arrivals.wait_for(ranks[-1]),
+            "communication": communication,
+            "chosen": chosen,
+            "why": why,
+        }
+        return chosen, account
+
+
+def choices(start: int, asked: int) -> list[int]:
+    """The numbers of answers considered: doubling up to N/2, then halving what is missing to N."""
+    few, rest = [], []
+    n, missing = start, asked // 2
+    while n < asked / 2:
+        few.append(n)
+        n *= 2
+    while missing:
+        rest.append(asked - missing)
+        missing //= 2
+    return sorted({*few, *(n for n in rest if n >= start), start, asked})
+
+
+def _arrivals(memory: Mapping[str, Any], asked: int) -> Arrivals:
+    known = {n: (mean, rounds) for n, mean, rounds in memory.get("arrivals", [])}
+    return Arrivals(asked, known)
+
+
+def _reason(chosen: int, n: int, *, noise: float, gain: float) -> str:
+    if chosen == n:
+        return "more answers would cost more time than they save"
+    if chosen < n:
+        return "fewer answers get as far in less time"
+    if noise > gain / 2:
+        return "noise eats the progress that so few answers make"
+    return "waiting for more costs little"
