@@ -26,7 +26,7 @@ from srpfl.errors import ConfigError, unknown
 from srpfl.local import SGD, Adam, HessianFreeMAML, Rule
 from srpfl.methods import METHODS, method
 from srpfl.models import MLP, LeNet5
-from srpfl.participation import Deadline, Doubling, Everyone, FirstN, FlanpRule, Participation
+from srpfl.participation import Auto, Deadline, Doubling, Everyone, FirstN, FlanpRule, Participation
 from srpfl.recipes import RECIPES, Recipe
 
 
@@ -54,7 +54,8 @@ class Config:
     seed: int = option(0, "seed of everything random")
 
     participation: str = option(
-        "auto", "auto (the method's own), everyone, doubling, first, deadline or flanp-rule"
+        "auto",
+        "auto (the method's own), everyone, doubling, adaptive, first, deadline or flanp-rule",
     )
     start: int | None = option(None, "clients that the first stage waits for (a tenth of N)")
     every: int | None = option(None, "rounds per stage (10, or a sixth of a shorter run)")
@@ -91,6 +92,7 @@ class Config:
     weighting: str = option("uniform", "of the server's average: uniform or samples")
 
     evaluate_every: int | None = option(None, "rounds between evaluations (0: never)")
+    evaluate_at: str | None = option(None, "rounds to evaluate after, such as 10,20,50")
     evaluations: str | None = option(None, "kinds, such as personalised,local")
     tuning_epochs: int = option(10, "epochs of evaluation's fine-tuning")
     stop_at: float | None = option(None, "stop at this accuracy")
@@ -151,6 +153,7 @@ def experiment(config: Config) -> dict[str, Any]:
         "rounds": config.number("rounds", 60),
         "seed": config.seed,
         "evaluate_every": config.evaluate_every,
+        "evaluate_at": _rounds(config.evaluate_at),
         "evaluations": kinds,
         "stop_at": config.stop_at,
         "engine": config.engine,
@@ -264,6 +267,7 @@ def build_participation(config: Config, usual: str) -> Participation:
         ),
         "first": lambda: FirstN(n=config.first, **common),
         "deadline": lambda: Deadline(seconds=config.deadline, **common),
+        "adaptive": lambda: Auto(start=config.start, **common),
         "flanp-rule": lambda: FlanpRule(
             start=config.start, convexity=config.convexity, noise=config.noise, **common
         ),
@@ -315,6 +319,15 @@ def _stages(text: str | None) -> list[tuple[int, int]] | None:
         raise ConfigError(
             f"cannot read the schedule '{text}': write stages as CLIENTSxROUNDS, such as 5x10,20x10"
         ) from None
+
+
+def _rounds(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"cannot read '{text}': write rounds such as 10,20,50") from None
 
 
 def _names(text: str) -> tuple[Any, ...]:

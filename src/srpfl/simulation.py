@@ -49,6 +49,7 @@ def simulate(
     device: str = "auto",
     precision: str = "float32",
     evaluate_every: int | None = None,
+    evaluate_at: Sequence[int] | None = None,
     evaluations: Sequence[Evaluation] | None = None,
     stop_at: float | None = None,
     pretrained: bool = False,
@@ -64,8 +65,8 @@ def simulate(
     The model's weights are drawn anew from the seed, so that runs with the same seed start alike;
     ``pretrained=True`` keeps those it has. The engine is chosen by the model and the device unless
     it is named. ``evaluate_every`` is in rounds (about thirty evaluations by default, 0 for none),
-    ``stop_at`` ends the run at that accuracy. With ``out`` the run is kept in a folder as it
-    happens, and ``resume=True`` goes on with it.
+    or ``evaluate_at`` lists the rounds; ``stop_at`` ends the run at that accuracy. With ``out``
+    the run is kept in a folder as it happens, and ``resume=True`` goes on with it.
 
     >>> import srpfl
     >>> run = srpfl.simulate(
@@ -91,7 +92,7 @@ def simulate(
     plan = algorithm.plan(model)
     kinds = tuple(evaluations) if evaluations is not None else default_kinds(algorithm)
     check_kinds(kinds, algorithm)
-    every = max(1, rounds // 30) if evaluate_every is None else evaluate_every
+    due = evaluated_rounds(rounds, evaluate_every, evaluate_at)
 
     state = initial_state(shared, participation, data.clients)
     parts = PersonalParts(personal)
@@ -104,7 +105,7 @@ def simulate(
         clock=clock,
         rounds=rounds,
         seed=seed,
-        evaluate_every=every,
+        evaluate_at=sorted(due),
         evaluations=list(kinds),
         stop_at=stop_at,
         options=options,
@@ -138,7 +139,7 @@ def simulate(
                 seed=seed,
             )
             history.add(record)
-            if every and (state.round % every == 0 or state.round == rounds):
+            if state.round in due:
                 for kind in kinds:
                     history.add(
                         evaluate(
@@ -154,7 +155,11 @@ def simulate(
                     )
             if folder is not None:
                 folder.add_timing(state.round, time.perf_counter() - started)
-                if state.round % checkpoint_every == 0 or state.round == rounds:
+                if (
+                    state.round % checkpoint_every == 0
+                    or state.round == rounds
+                    or history.reached(stop_at, algorithm.headline)
+                ):
                     folder.save(state, parts)
     finally:
         history.end()
@@ -197,6 +202,18 @@ class History:
     def end(self) -> None:
         for watcher in self.watchers:
             watcher.end()
+
+
+def evaluated_rounds(rounds: int, every: int | None, at: Sequence[int] | None) -> frozenset[int]:
+    """After which rounds to evaluate; the last one is always among them, unless there are none.
+
+    >>> sorted(evaluated_rounds(10, 4, None))
+    [4, 8, 10]
+    """
+    if at is not None:
+        return frozenset(at)
+    every = max(1, rounds // 30) if every is None else every
+    return frozenset([*range(every, rounds + 1, every), rounds]) if every else frozenset()
 
 
 def initial_model(
