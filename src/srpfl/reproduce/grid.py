@@ -1,0 +1,138 @@
+"""Which runs make up the paper's figures, and how to come by those that are missing.
+
+A run lives in ``OUT/FIGURE/DATASET/METHOD-seedK``. Runs are independent and resumable, so that a
+figure can grow over many sittings; C never retrains anything.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from srpfl.config import Config, experiment
+from srpfl.errors import unknown
+from srpfl.folder import CONFIG
+from srpfl.run import Run
+from srpfl.simulation import simulate
+from srpfl.watchers import Watcher
+
+# Figure 3 of the paper, then the appendix's three in their order.
+FIGURES: dict[str, dict[str, Any]] = {
+    "fig3": {"clock": "fixed", "sample": 1.0},
+    "fig4": {"clock": "dynamic", "sample": 1.0},
+    "fig5": {"clock": "fixed", "sample": 0.2},
+    "fig6": {"clock": "dynamic", "sample": 0.2},
+}
+DATASETS = ("cifar10", "cifar100", "emnist", "femnist")
+# Seven trainings give nine curves: fine-tuning is another evaluation of the same run.
+TRAININGS: dict[str, tuple[str, ...]] = {
+    "fedavg": ("global", "personalised"),
+    "flanp": ("global", "personalised"),
+    "fedrep": ("personalised",),
+    "srpfl": ("personalised",),
+    "lg-fedavg": ("personalised",),
+    "lg-srpfl": ("personalised",),
+    "hf-maml": ("global",),
+}
+ROUNDS, START, EVERY = 150, 10, 10
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One data set of one figure: which methods and seeds, at which size."""
+
+    figure: str
+    dataset: str
+    methods: tuple[str, ...] = tuple(TRAININGS)
+    seeds: int = 1
+    rounds: int = ROUNDS
+    clients: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.figure not in FIGURES:
+            raise unknown("figure", self.figure, FIGURES)
+        for method in self.methods:
+            if method not in TRAININGS:
+                raise unknown("training", method, TRAININGS)
+
+    def configs(self, **more: Any) -> Iterator[Config]:
+        """The runs of the panel; the first seed of all methods comes before the second."""
+        for seed in range(self.seeds):
+            for method in self.methods:
+                yield self._config(method, seed, more)
+
+    def _config(self, method: str, seed: int, more: dict[str, Any]) -> Config:
+        config = Config(
+            method=method,
+            data=self.dataset,
+            clients=self.clients,
+            rounds=self.rounds,
+            seed=seed,
+            every=min(EVERY, max(1, self.rounds // 15)),
+            evaluations=",".join(TRAININGS[method]),
+            evaluate_at=",".join(map(str, evaluated(method, self.rounds))),
+            checkpoint_every=10,
+            **FIGURES[self.figure],
+            **more,
+        )
+        asked = round(config.sample * config.number("clients", 100))
+        # The paper's ten; in a population too small for that, the usual tenth.
+        return replace(config, start=START if asked >= 2 * START else None)
+
+
+def evaluated(method: str, rounds: int) -> list[int]:
+    """Densely up to round 60 for the headline pair, whose times to targets are compared."""
+    step, later = (2, 10) if method in ("fedrep", "srpfl") else (5, 15)
+    due = {*range(step, min(60, rounds) + 1, step), *range(60, rounds + 1, later), rounds}
+    return sorted(round for round in due if round <= rounds)
+
+
+def place(out: Path, figure: str, config: Config) -> Path:
+    return out / figure / config.data / f"{config.method}-seed{config.seed}"
+
+
+def train(
+    panel: Panel,
+    out: Path,
+    *,
+    watchers: Sequence[Watcher] = (),
+    deadline: float | None = None,
+    **more: Any,
+) -> tuple[list[Run], int]:
+    """All runs of a panel, and how many had to be trained (or finished) for it.
+
+    After the deadline (as of ``time.perf_counter``) no new run is begun.
+    """
+    runs, trained = [], 0
+    for config in panel.configs(**more):
+        folder = place(out, panel.figure, config)
+        run = finished(folder, config)
+        if run is None:
+            if deadline is not None and time.perf_counter() > deadline:
+                break
+            choices = experiment(config)
+            started = (folder / CONFIG).exists()
+            run = simulate(**choices, out=folder, resume=started, watchers=watchers)
+            drop_weights(folder)
+            trained += 1
+        runs.append(run)
+    return runs, trained
+
+
+def finished(folder: Path, config: Config) -> Run | None:
+    """A run that is there with all its rounds, whatever it was trained on."""
+    if not (folder / CONFIG).exists():
+        return None
+    run = Run.load(folder)
+    complete = len(run.rounds) == config.number("rounds", ROUNDS)
+    return run if complete and run.rounds[-1].round == run.evaluations[-1].round else None
+
+
+def drop_weights(folder: Path) -> None:
+    """Results are records; the weights of a finished run are not kept among them."""
+    for part in ("checkpoints", "personal"):
+        shutil.rmtree(folder / part, ignore_errors=True)

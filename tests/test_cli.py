@@ -1,0 +1,137 @@
+"""The command, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from srpfl.methods import METHODS
+
+SMALL = ["--data", "digits", "--clients", "8", "--rounds", "2", "--evaluate-every", "2"]
+
+
+def srpfl(*arguments: str, cwd: Path, fails: bool = False) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", "from srpfl.cli import main; main()", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert "Traceback" not in done.stderr
+    assert (done.returncode != 0) == fails, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_by_its_name(method: str, tmp_path: Path) -> None:
+    done = srpfl("run", "--method", method, *SMALL, "--out", "run", "--json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    assert result["method"] == method
+    assert (result["seed"], result["rounds"]) == (0, 2)
+    assert 0 <= result["accuracy"] <= 1
+    assert result["time"] > 0
+    assert len(result["participants"]) == 2
+    assert result["kind"] == (
+        "global" if method in ("fedavg", "flanp", "hf-maml") else "personalised"
+    )
+    assert (tmp_path / "run" / "rounds.jsonl").exists()
+
+
+def test_a_file_of_options_is_the_command_line_in_another_spelling(tmp_path: Path) -> None:
+    (tmp_path / "experiment.toml").write_text(
+        'method = "fedper"\nclients = 8\nrounds = 5\nevaluate-every = 2\nlr = 0.02\n'
+    )
+    srpfl("run", "experiment.toml", "--rounds", "2", "--out", "file", cwd=tmp_path)
+    srpfl("run", "--method", "fedper", *SMALL, "--lr", "0.02", "--out", "line", cwd=tmp_path)
+    for name in ("config.json", "rounds.jsonl", "evaluations.jsonl"):
+        assert (tmp_path / "file" / name).read_bytes() == (tmp_path / "line" / name).read_bytes()
+
+
+def test_resume_of_a_finished_run_trains_nothing_and_says_the_same(tmp_path: Path) -> None:
+    first = srpfl("run", *SMALL, "--out", "run", "--json", cwd=tmp_path)
+    before = (tmp_path / "run" / "timing.jsonl").read_bytes()
+    second = srpfl("run", "--resume", "run", "--json", cwd=tmp_path)
+    assert json.loads(first.stdout) == json.loads(second.stdout)
+    assert (tmp_path / "run" / "timing.jsonl").read_bytes() == before
+
+
+def test_compare_runs_methods_once_and_draws_them(tmp_path: Path) -> None:
+    arguments = ["compare", "fedrep", "srpfl", *SMALL, "--seeds", "2", "--out", "both", "--json"]
+    result = json.loads(srpfl(*arguments, cwd=tmp_path).stdout)
+    assert [row["method"] for row in result["rows"]] == ["fedrep", "srpfl"]
+    assert [row["seeds"] for row in result["rows"]] == [[0, 1], [0, 1]]
+    assert (tmp_path / "both" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+    again = srpfl(*arguments, cwd=tmp_path)
+    assert json.loads(again.stdout) == result
+    timing = (tmp_path / "both" / "srpfl-seed0" / "timing.jsonl").read_text()
+    assert len(timing.splitlines()) == 2
+    folders = srpfl("compare", "both/fedrep-seed0", "both/srpfl-seed0", cwd=tmp_path)
+    assert "speed-up" in folders.stdout
+
+
+def test_a_run_without_a_folder_gets_one(tmp_path: Path) -> None:
+    for expected in ("srpfl-digits-seed0", "srpfl-digits-seed0-2"):
+        done = srpfl("run", *SMALL, cwd=tmp_path)
+        assert (tmp_path / "runs" / expected / "config.json").exists()
+        assert f"runs/{expected}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--method", "fedrap"], "unknown method 'fedrap': did you mean 'fedrep'?"),
+        (["--data", "digit"], "did you mean 'digits'?"),
+        (["--metod", "fedrep"], "No such option"),
+        (["--start", "51"], "waits for 51 clients but only 50 are asked"),
+        (["--shards", "11"], "11"),
+        (["--lr", "nan"], "learning rate must be a positive, finite number"),
+        (["--lr", "1e9", "--clients", "8"], "in round 1: lower the learning rate"),
+        (["--personal", "fc9"], "the model has no part named 'fc9'"),
+        (["--personal", "fc1,fc2,fc3"], "makes everything personal"),
+        (["--clock", "sundial"], "unknown clock 'sundial'"),
+        (["--clock", "devices"], "needs a file of device speeds"),
+        (["--participation", "flanp-rule", "--clock", "dynamic"], "changes their speeds"),
+        (["--participation", "flanp-rule", "--sample", "0.5"], "only 25 of 50"),
+        (["--schedule", "5-10"], "write stages as CLIENTSxROUNDS"),
+        (["--rounds", "0"], "at least one round"),
+        (["--clients", "100000"], "client"),
+        (["missing.toml"], "cannot read missing.toml"),
+        (["--resume", "nowhere"], "nowhere holds no run"),
+        (["--precision", "float7"], "float7"),
+        (["--evaluations", "global"], "has no global accuracy"),
+    ],
+)
+def test_a_mistake_is_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+    done = srpfl("run", *arguments, cwd=tmp_path, fails=True)
+    text = " ".join(done.stderr.replace("│", " ").split())
+    assert sentence in text
+    assert done.stdout == ""
+
+
+def test_a_wrong_name_in_a_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "typo.toml").write_text("ruonds = 3\n")
+    done = srpfl("run", "typo.toml", cwd=tmp_path, fails=True)
+    assert "unknown option in typo.toml 'ruonds': did you mean 'rounds'?" in done.stderr
+    (tmp_path / "type.toml").write_text('rounds = "three"\n')
+    done = srpfl("run", "type.toml", cwd=tmp_path, fails=True)
+    assert "option 'rounds' in type.toml must be of type int" in done.stderr
+
+
+def test_an_unwritable_folder_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = srpfl("run", *SMALL, "--out", "file/run", cwd=tmp_path, fails=True)
+    assert "cannot write to file/run" in done.stderr
+
+
+def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
+    from srpfl.cli import COMMANDS
+
+    for name in COMMANDS:
+        assert f"srpfl {name}" in srpfl(name, "--help", cwd=tmp_path).stdout
