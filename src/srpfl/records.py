@@ -50,6 +50,17 @@ def to_line(record: RoundRecord | EvaluationRecord) -> str:
     return json.dumps(asdict(record), separators=(",", ":"), allow_nan=False) + "\n"
 
 
+def mean_times(rounds: Sequence[RoundRecord]) -> dict[int, float]:
+    """The mean time of each client that was ever seen to answer, in time or late."""
+    seen: dict[int, list[float]] = {}
+    for record in rounds:
+        answers = [*zip(record.participants, record.arrivals, strict=True)]
+        answers += zip(record.late, record.late_arrivals, strict=True)
+        for client, time in answers:
+            seen.setdefault(client, []).append(time)
+    return {client: sum(times) / len(times) for client, times in seen.items()}
+
+
 def half_accuracies(record: EvaluationRecord, slowest_first: Sequence[int]) -> tuple[float, float]:
     """Mean accuracy of the slowest and of the fastest half of the clients."""
     half = len(slowest_first) // 2

@@ -8,8 +8,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from srpfl.methods import METHODS
-from srpfl.records import EvaluationRecord, half_accuracies
-from srpfl.report.content import mean_times
+from srpfl.records import EvaluationRecord, half_accuracies, mean_times
 from srpfl.run import Run
 
 COSTS = (0.0, 10.0, 100.0)
