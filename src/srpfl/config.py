@@ -19,7 +19,16 @@ from torch import nn
 
 from srpfl import data as federated_data
 from srpfl.algorithms import HFMAML, Algorithm, FedRep
-from srpfl.clock import Clock, DeviceProfiles, DynamicExponential, FixedExponential, IIDExponential
+from srpfl.clock import (
+    Clock,
+    DeviceProfiles,
+    DynamicExponential,
+    Equal,
+    FixedExponential,
+    IIDExponential,
+    Pareto,
+    TwoGroups,
+)
 from srpfl.clock.base import Work
 from srpfl.data.base import Federated
 from srpfl.errors import ConfigError, unknown
@@ -67,7 +76,9 @@ class Config:
     convexity: float = option(0.1, "strong-convexity constant of FLANP's rule")
     noise: float = option(1.0, "constant of the statistical accuracy in FLANP's rule")
 
-    clock: str = option("fixed", "how long clients take: fixed, dynamic, iid or devices")
+    clock: str = option(
+        "fixed", "how long clients take: fixed, dynamic, iid, pareto, two-groups, equal or devices"
+    )
     rate: float = option(1.0, "rate of the exponential clocks")
     communication: float = option(0.0, "cost of communication per round, C")
     devices: str | None = option(None, "CSV of device speeds, with clock=devices")
@@ -291,6 +302,9 @@ def build_clock(config: Config) -> Clock:
         "fixed": lambda: FixedExponential(**exponential),
         "dynamic": lambda: DynamicExponential(**exponential),
         "iid": lambda: IIDExponential(**exponential),
+        "pareto": lambda: Pareto(**exponential),
+        "two-groups": lambda: TwoGroups(**exponential),
+        "equal": lambda: Equal(**exponential),
         "devices": lambda: _devices(config),
     }
     if config.clock not in kinds:

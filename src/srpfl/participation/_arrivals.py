@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-ROUNDS = 50  # the mean of a rank's times is over about so many rounds at most
+ROUNDS = 50  # a mean gap is over about so many rounds at most
 
 # Whoever is still missing is slower than those who came. Exponential times are the mildest case:
 # each halving of the missing takes as long as the one before. Real tails are heavier, and a rank
@@ -16,43 +16,60 @@ GROWTH = 1.5
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Mean times of some ranks: {n: (mean time of the n-th answer, rounds it is the mean of)}."""
+    """The mean gaps between some ranks, as far up as answers were ever waited for.
+
+    Gaps and not times: those of the first few answers are known from many rounds and those of the
+    last from few, and a mean over one slow round must not come out above a mean over many.
+
+    >>> seen = Arrivals(asked=8, ranks=(1, 2, 4, 8)).after([0.1, 0.2, 0.4, 0.6])
+    >>> seen.wait_for(2), round(seen.wait_for(4), 2), seen.wait_for(8) > 1.2
+    (0.2, 0.6, True)
+    """
 
     asked: int  # N
-    ranks: Mapping[int, tuple[float, int]] = field(default_factory=dict)
+    ranks: Sequence[int]  # ascending from 1
+    gaps: Sequence[float] = ()  # mean time from the rank before; as many as are known
+    rounds: Sequence[int] = ()  # of how many rounds each is the mean
 
-    def after(self, times: Sequence[float], ranks: Sequence[int]) -> Arrivals:
+    def after(self, times: Sequence[float]) -> Arrivals:
         """With one more round, in which answers came at these times, in order."""
-        known = dict(self.ranks)
-        for rank in (*ranks, len(times)):
-            if rank <= len(times):
-                mean, rounds = known.get(rank, (0.0, 0))
-                rounds = min(ROUNDS, rounds + 1)
-                known[rank] = mean + (times[rank - 1] - mean) / rounds, rounds
-        allowed = {*ranks, max(known)}  # a rank between the usual ones is kept while it is the last
-        return Arrivals(self.asked, {n: known[n] for n in sorted(known) if n in allowed})
+        gaps, rounds, before = list(self.gaps), list(self.rounds), 0.0
+        for place, rank in enumerate(self.ranks):
+            if rank > len(times):
+                break
+            now = times[rank - 1]
+            if place == len(gaps):
+                gaps.append(0.0)
+                rounds.append(0)
+            rounds[place] = min(ROUNDS, rounds[place] + 1)
+            gaps[place] += (now - before - gaps[place]) / rounds[place]
+            before = now
+        return Arrivals(self.asked, self.ranks, gaps, rounds)
 
     def wait_for(self, n: int) -> float:
-        """The time until n answers are there: seen, or between two that were, or guessed.
-
-        >>> seen = Arrivals(asked=8).after([0.1, 0.2, 0.4, 0.6], ranks=[2, 4, 8])
-        >>> seen.wait_for(2), round(seen.wait_for(3), 2), seen.wait_for(8) > 1.2
-        (0.2, 0.4, True)
-        """
-        last = max(self.ranks)
-        if n <= last:
-            above = min(rank for rank in self.ranks if rank >= n)
-            below = max((rank for rank in self.ranks if rank <= n), default=0)
-            share = (n - below) / (above - below) if above > below else 0.0
-            return self._time(below) + share * (self._time(above) - self._time(below))
-        # The pace of the later half of those who came: one unit per factor e of the missing.
-        half = max((rank for rank in self.ranks if rank <= last // 2), default=0)
-        pace = (self._time(last) - self._time(half)) / self._shrunk(half, last)
+        """The time until n answers are there, n being one of the ranks: a mean or a guess."""
+        place = self.ranks.index(n)
+        if place < len(self.gaps):
+            return math.fsum(self.gaps[: place + 1])
+        last, time = self.ranks[len(self.gaps) - 1], math.fsum(self.gaps)
         halvings = self._shrunk(last, n) / math.log(2)
-        return self._time(last) + pace * math.log(2) * (GROWTH**halvings - 1) / math.log(GROWTH)
+        return time + self._pace() * math.log(2) * (GROWTH**halvings - 1) / math.log(GROWTH)
 
-    def _time(self, rank: int) -> float:
-        return self.ranks[rank][0] if rank else 0.0
+    def _pace(self) -> float:
+        """Time per factor e of the missing: since the first answer, or of late if that is slower.
+
+        What the first one took says little: all may take as long, and then the others follow at
+        once. Where it is all there is, times are taken for exponential.
+        """
+        known = self.ranks[: len(self.gaps)]
+        last = known[-1]
+        if last == 1:
+            return self.gaps[0] / self._shrunk(0, 1)
+        half = max(1, sum(rank <= last // 2 for rank in known))
+        return max(
+            math.fsum(self.gaps[place:]) / self._shrunk(known[place - 1], last)
+            for place in (1, half)
+        )
 
     def _shrunk(self, low: int, high: int) -> float:
         """ln of how often the missing shrank; H_{N−low} − H_{N−high} to a few per cent."""

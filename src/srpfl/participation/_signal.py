@@ -37,6 +37,8 @@ STACKED = 2**24  # numbers of stacked answers held at once
 # Before there is evidence: a tenth of the way per round. It weighs as much as so many rounds.
 USUAL_PULL, USUAL_WEIGHT = 0.1, 20.0
 LEAST_PULL, MOST_PULL = 0.02, 0.5
+COMPARED = 100  # rounds over which updates are compared with the next: the pull changes slowly
+
 # Less persistence than this cannot be told from chance within a memory of some tens of rounds.
 CHANCE = 0.2
 
@@ -67,9 +69,13 @@ class Signal:
     last: Sequence[float] = ()  # the last round's u
     last_answers: int = 0
 
-    def after(self, glance: Glance, forget: float) -> Signal:
-        """What is remembered after one more round; old rounds count (1 − forget) times as much."""
-        keep, n = 1 - forget, glance.answers
+    def after(self, glance: Glance, memory: float) -> Signal:
+        """What is remembered after one more round.
+
+        ``memory`` is in units of 1/α rounds, in which the model forgets where it was: sightings
+        from long before that are sound only if the pull is the same in all directions.
+        """
+        keep, n = 1 - self.pull / memory, glance.answers
         freedom = n - 1 if glance.spread is not None else 0
         grown = replace(
             self,
@@ -81,9 +87,9 @@ class Signal:
             last=glance.update.tolist(),
             last_answers=n,
         )
-        return grown._compared(np.asarray(self.last), self.last_answers, keep)
+        return grown._compared(np.asarray(self.last), self.last_answers)
 
-    def _compared(self, before: Vector, answers: int, keep: float) -> Signal:
+    def _compared(self, before: Vector, answers: int) -> Signal:
         """With the last two updates compared: E⟨u_t, u_t+1⟩ = (1 − α)·E‖u_t‖² − noise / n_t."""
         if not answers or not self.freedom:
             return self
@@ -91,7 +97,7 @@ class Signal:
         scale = length + noise / answers
         if not scale:
             return self
-        left = float(before @ now) + self.fresh / answers
+        keep, left = 1 - 1 / COMPARED, float(before @ now) + self.fresh / answers
         grown = replace(
             self,
             kept=keep * self.kept + left / scale,

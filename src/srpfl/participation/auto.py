@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -22,9 +23,10 @@ class Auto(Sampling):
     the optimum few answers are enough and waiting is waste; near it noise decides; and where C
     dwarfs the waiting, everyone is asked at once. n may also fall again.
 
-    ``start`` is the fewest answers that a round waits for (a tenth of those asked), ``memory`` the
-    number of rounds that the estimates look back, and ``margin`` the part of the speed that is
-    given up to hear more clients: fewer are waited for only where that is faster by more.
+    ``start`` is the fewest answers that a round waits for (a tenth of those asked). ``memory`` is
+    how far the estimates look back, in units of the rounds in which the distance falls by a factor
+    e. ``margin`` is the part of the speed that is given up to hear more clients: fewer are waited
+    for only where that is faster by more.
 
     >>> policy = Auto(start=4)
     >>> policy.call(policy.begin(128), round=0, population=128)
@@ -34,15 +36,15 @@ class Auto(Sampling):
     """
 
     start: int | None = None
-    memory: int = 40
+    memory: float = 4.0
     margin: float = 0.1
 
     sees_communication: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.memory < 2:
-            raise ConfigError(f"the memory must be at least two rounds, not {self.memory}")
+        if not (math.isfinite(self.memory) and self.memory >= 1):
+            raise ConfigError(f"the memory must be at least 1, not {self.memory}")
         if not 0 <= self.margin < 1:
             raise ConfigError(f"the margin must be at least 0 and below 1, not {self.margin}")
 
@@ -74,16 +76,16 @@ class Auto(Sampling):
     ) -> Memory:
         """The memory after a round, from the little that decisions depend on."""
         ranks = choices(checked_start(self.start, asked), asked)
-        arrivals = _arrivals(memory, asked).after(times, ranks)
-        signal = Signal(**memory.get("signal", {})).after(glance, 1 / self.memory)
-        chosen, account = self.choose(
-            signal, arrivals, glance.position + glance.update, ranks, communication
-        )
+        tracked = sorted({1, *ranks})
+        arrivals = Arrivals(asked, tracked, **memory.get("arrivals", {})).after(times)
+        signal = Signal(**memory.get("signal", {})).after(glance, self.memory)
+        place = glance.position + glance.update
+        chosen, account = self.choose(signal, arrivals, place, ranks, communication)
         return {
             "wait": chosen,
             "stage": memory["stage"] + (chosen != memory["wait"]),
             "signal": asdict(signal),
-            "arrivals": [[n, mean, rounds] for n, (mean, rounds) in arrivals.ranks.items()],
+            "arrivals": {"gaps": arrivals.gaps, "rounds": arrivals.rounds},
             "account": account,
         }
 
@@ -124,7 +126,6 @@ class Auto(Sampling):
             "noise": signal.variance,
             "lasting": signal.persistence,
             "pull": pull,
-            "wait_now": arrivals.wait_for(n),
             "wait_chosen": arrivals.wait_for(chosen),
             "wait_all": arrivals.wait_for(ranks[-1]),
             "communication": communication,
@@ -145,11 +146,6 @@ def choices(start: int, asked: int) -> list[int]:
         rest.append(asked - missing)
         missing //= 2
     return sorted({*few, *(n for n in rest if n >= start), start, asked})
-
-
-def _arrivals(memory: Mapping[str, Any], asked: int) -> Arrivals:
-    known = {n: (mean, rounds) for n, mean, rounds in memory.get("arrivals", [])}
-    return Arrivals(asked, known)
 
 
 def _reason(chosen: int, n: int, *, noise: float, gain: float) -> str:

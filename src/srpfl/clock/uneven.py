@@ -1,0 +1,99 @@
+"""Speeds that are not exponential: heavy tails, two kinds of device, all the same."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from srpfl.clock.base import FloatArray, IntArray, Work
+from srpfl.clock.exponential import check_communication
+from srpfl.errors import ConfigError
+from srpfl.randomness import stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fixed:
+    rate: float = 1.0  # the fastest possible client takes 1/rate
+    communication: float = 0.0  # C
+
+    fixed: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise ConfigError(f"the rate of a clock must be a positive number, not {self.rate}")
+        check_communication(self.communication)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pareto(_Fixed):
+    """P(T_i > t) = t^(−shape) for t ≥ 1, drawn once per client: a few take very long.
+
+    With the default shape the mean is 3 and the variance infinite.
+
+    >>> work = Work(*[np.ones(4, dtype=int)] * 2, 0, 0)
+    >>> bool((Pareto().times(0, 0, np.arange(4), 4, work) >= 1).all())
+    True
+    """
+
+    shape: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.shape) and self.shape > 0):
+            raise ConfigError(f"the shape of Pareto times must be positive, not {self.shape}")
+
+    def times(
+        self, seed: int, round: int, clients: IntArray, population: int, work: Work
+    ) -> FloatArray:
+        times: FloatArray = (1 - _places(seed, population)[clients]) ** (-1 / self.shape)
+        return times / self.rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoGroups(_Fixed):
+    """Most clients take 1, and a random fifth of them ten times as long.
+
+    >>> work = Work(*[np.ones(10, dtype=int)] * 2, 0, 0)
+    >>> sorted(TwoGroups().times(0, 0, np.arange(10), 10, work).tolist())[-3:]
+    [1.0, 10.0, 10.0]
+    """
+
+    slow: float = 0.2  # the slow group's part of the population
+    factor: float = 10.0  # how many times as long they take
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.slow <= 1:
+            raise ConfigError(f"the slow part must be between 0 and 1, not {self.slow}")
+        if not (math.isfinite(self.factor) and self.factor >= 1):
+            raise ConfigError(f"the slow clients' factor must be at least 1, not {self.factor}")
+
+    def times(
+        self, seed: int, round: int, clients: IntArray, population: int, work: Work
+    ) -> FloatArray:
+        ranks = np.argsort(np.argsort(_places(seed, population)))[clients]
+        slow = ranks >= population - np.rint(self.slow * population)
+        return np.where(slow, self.factor, 1.0) / self.rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equal(_Fixed):
+    """Every client takes the same time: nobody is a straggler.
+
+    >>> Equal(rate=2.0).times(0, 0, np.arange(3), 3, Work(*[np.ones(3, dtype=int)] * 2, 0, 0))
+    array([0.5, 0.5, 0.5])
+    """
+
+    def times(
+        self, seed: int, round: int, clients: IntArray, population: int, work: Work
+    ) -> FloatArray:
+        return np.full(len(clients), 1 / self.rate)
+
+
+@lru_cache(maxsize=8)
+def _places(seed: int, population: int) -> FloatArray:
+    return stream(seed, "speed").random(size=population)

@@ -1,0 +1,1 @@
+"""Studies whose results are kept in the repository, one command each."""

@@ -1,0 +1,156 @@
+"""Auto against FedRep and SRPFL's schedule where networks are trained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from srpfl.cli.play import play_or_resume
+from srpfl.config import Config
+from srpfl.run import Run
+
+COMMUNICATIONS = (0.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is trained, and at which of FedRep's rounds its accuracy becomes a target."""
+
+    options: dict[str, Any]
+    marks: tuple[int, ...]
+    slow: bool = False  # compare the accuracy of the slowest fifth, who hold classes of their own
+    communications: tuple[float, ...] = COMMUNICATIONS
+    clock: dict[str, Any] = field(default_factory=dict)
+
+
+SETTINGS = {
+    "digits": Setting({"data": "digits", "rounds": 60}, marks=(8, 16, 32)),
+    "digits-dynamic": Setting(
+        {"data": "digits", "rounds": 60}, marks=(8, 16, 32), clock={"clock": "dynamic"}
+    ),
+    "digits-equal": Setting(
+        {"data": "digits", "rounds": 60}, marks=(8, 16, 32), clock={"clock": "equal"}
+    ),
+    "digits-slow-classes": Setting(
+        {"data": "digits", "rounds": 60, "partition": "slow-classes"}, marks=(8, 16, 32), slow=True
+    ),
+    # The paper's: 100 clients, 150 rounds, all else as the recipes have it.
+    "cifar10": Setting({"data": "cifar10", "rounds": 150}, marks=(20, 40, 80)),
+    "cifar10-dynamic": Setting(
+        {"data": "cifar10", "rounds": 150}, marks=(20, 40, 80), clock={"clock": "dynamic"}
+    ),
+    "emnist": Setting({"data": "emnist", "rounds": 150}, marks=(20, 40, 80)),
+}
+
+
+def study(
+    name: str, runs: Path, *, seeds: Sequence[int], overrides: dict[str, Any], quiet: bool = True
+) -> dict[str, Any]:
+    """Train what the folder does not hold yet, and summarise all of it.
+
+    FedRep and the schedule do not look at C, so one run of each serves every C; Auto does, so it
+    is run once for each.
+    """
+    setting = SETTINGS[name]
+    common = {**setting.options, "evaluate_every": 1, **setting.clock, **overrides}
+
+    def played(label: str, seed: int, **special: Any) -> Run:
+        config = Config.of({**common, "seed": seed, **special}, source=name)
+        return play_or_resume(config, runs / name / f"{label}-seed{seed}", quiet=quiet)
+
+    fedrep = [played("fedrep", seed, method="fedrep") for seed in seeds]
+    schedule = [played("srpfl", seed, method="srpfl") for seed in seeds]
+    auto = {
+        cost: [
+            played(f"auto-C{cost:g}", seed, method="srpfl", participation="adaptive",
+                   communication=cost)
+            for seed in seeds
+        ]
+        for cost in setting.communications
+    }  # fmt: skip
+    return summary(setting, fedrep, schedule, auto)
+
+
+def summary(
+    setting: Setting,
+    fedrep: Sequence[Run],
+    schedule: Sequence[Run],
+    auto: dict[float, Sequence[Run]],
+) -> dict[str, Any]:
+    """Times to FedRep's own accuracies, final accuracies, and the n that Auto chose."""
+    targets = {
+        mark: fmean(_accuracy_at(run, mark) for run in fedrep)
+        for mark in setting.marks
+        if mark <= len(fedrep[0].rounds)
+    }
+    costs = {}
+    for cost, runs in auto.items():
+        times = {
+            mark: {
+                "fedrep": _mean_time(fedrep, target, cost),
+                "srpfl": _mean_time(schedule, target, cost),
+                "auto": _mean_time(runs, target, cost),
+            }
+            for mark, target in targets.items()
+        }
+        costs[f"{cost:g}"] = {
+            "times": times,
+            "final": fmean(_final(run) for run in runs),
+            "slow": _slow(runs) if setting.slow else None,
+            "waits": [[record.wait for record in run.rounds] for run in runs],
+            "decisions": [record.decision for record in runs[0].rounds],
+        }
+    return {
+        "seeds": [run.config["seed"] for run in fedrep],
+        "targets": targets,
+        "fedrep": {"final": fmean(_final(run) for run in fedrep), "slow": _slow(fedrep)},
+        "srpfl": {"final": fmean(_final(run) for run in schedule), "slow": _slow(schedule)},
+        "auto": costs,
+    }
+
+
+def write(file: Path, found: dict[str, Any]) -> None:
+    """Keep a summary."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(found, indent=1) + "\n")
+
+
+LAST = 5  # final accuracy is the mean of the last so many evaluations
+
+
+def _final(run: Run) -> float:
+    return fmean(point.mean for point in run.accuracy[-LAST:])
+
+
+def _slow(runs: Sequence[Run]) -> float:
+    """Final accuracy of the slowest fifth of the clients."""
+    return fmean(
+        fmean(point.clients[client] for point in run.accuracy[-LAST:] for client in _slowest(run))
+        for run in runs
+    )
+
+
+def _slowest(run: Run) -> list[int]:
+    """The slowest fifth by the times of all rounds, whether they were waited for or not."""
+    total: dict[int, float] = {}
+    for record in run.rounds:
+        for client, time in zip(
+            record.participants + record.late, record.arrivals + record.late_arrivals, strict=True
+        ):
+            total[client] = total.get(client, 0.0) + time
+    order = sorted(total, key=lambda client: -total[client])
+    return order[: max(1, len(order) // 5)]
+
+
+def _accuracy_at(run: Run, round: int) -> float:
+    return next(point.mean for point in run.accuracy if point.round >= round)
+
+
+def _mean_time(runs: Sequence[Run], target: float, cost: float) -> float | None:
+    times = [run.time_to(target, communication=cost) for run in runs]
+    reached = [time for time in times if time is not None]
+    return fmean(reached) if len(reached) == len(times) else None
