@@ -12,7 +12,7 @@ from torch import nn
 from srpfl.algorithms import HFMAML, Algorithm, FedAvg, FedBABU, FedPer, FedRep, LGFedAvg
 from srpfl.data.base import Pooled, Samples, Transform
 from srpfl.engine.base import Engine, Job
-from srpfl.local import SGD, Adam, Plan
+from srpfl.local import SGD, Adam, Phase, Plan
 from srpfl.models import MLP, LeNet5
 from srpfl.split import Params, combine, partition, state_of
 
@@ -59,6 +59,14 @@ class Case:
         return images(self.sizes, self.transform)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TwoPhases(FedPer):
+    """Everything twice, so that the optimiser's state is carried from phase to phase."""
+
+    def phases(self, shared: frozenset[str], personal: frozenset[str]) -> tuple[Phase, ...]:
+        return (Phase(shared | personal, epochs=1), Phase(shared | personal, steps=2))
+
+
 fedrep = FedRep(head_epochs=2, body_epochs=1, batch_size=5)
 CASES = {
     "fedavg": Case(mlp, FedAvg(epochs=2, batch_size=5)),
@@ -76,6 +84,7 @@ CASES = {
     "fedrep-two-layers": Case(mlp, FedRep(head_epochs=2, batch_size=5, personal=["fc2", "fc3"])),
     "fedrep-weight-only": Case(mlp, FedRep(head_epochs=2, batch_size=5, personal=["fc3.weight"])),
     "fedper-momentum": Case(mlp, FedPer(batch_size=5, rule=SGD(momentum=0.9, weight_decay=0.01))),
+    "fedper-two-phases": Case(mlp, TwoPhases(batch_size=5, rule=SGD(momentum=0.9))),
     "fedbabu": Case(mlp, FedBABU(batch_size=5)),
     "lg-fedavg": Case(mlp, LGFedAvg(epochs=2, batch_size=5)),
     "lg-fedavg-lenet": Case(lenet, LGFedAvg(batch_size=5), transform=AUGMENT),
@@ -95,7 +104,7 @@ class Outcome:
     correct: list[int]
 
 
-def play(engine: Engine, case: Case, rounds: int = 3) -> Outcome:
+def play(engine: Engine, case: Case, rounds: int = 2) -> Outcome:
     """Some rounds with other clients in each, then the evaluations."""
     model, algorithm = case.model(), case.algorithm
     clients = len(case.sizes)
@@ -104,7 +113,7 @@ def play(engine: Engine, case: Case, rounds: int = 3) -> Outcome:
     losses: list[float] = []
     gradients: list[Params] = []
     for number in range(rounds):
-        chosen = [c for c in range(clients) if c % 3 != number][::-1]
+        chosen = [c for c in range(clients) if c % 3 != number % 3][::-1]
         parts = [personal[c] for c in chosen]
         plan = algorithm.plan(model)
         job = Job(5, number, "train", chosen, shared, parts, plan, wants_gradient=True)

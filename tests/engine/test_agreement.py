@@ -3,53 +3,131 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
-from .cases import CASES, Case, Outcome, distance, play
+from torch import Tensor
 
+from srpfl.engine import draws, steps, vectorised
 from srpfl.engine.base import Engine
 from srpfl.engine.loop import LoopEngine
+from srpfl.engine.store import Held, Part, Store
 from srpfl.engine.vectorised import VectorisedEngine
+from srpfl.engine.workers import WorkersEngine
 
-Make = Callable[[Case, str], Engine]
+from .cases import CASES, Outcome, distance, play
 
-
-def vectorised(together: int | None, device: str = "cpu") -> Make:
-    def make(case: Case, precision: str) -> Engine:
-        return VectorisedEngine(
-            case.model(), case.data(), precision=precision, together=together, device=device
-        )
-
-    return make
+# Rounding alone: every difference of order, data or state is many orders larger.
+DOUBLE, SINGLE = 1e-9, 1e-4
 
 
-ENGINES = {"one stack": vectorised(100), "stacks of two": vectorised(2), "auto": vectorised(None)}
-if torch.cuda.is_available():
-    ENGINES["gpu"] = vectorised(None, "cuda")
+def stacked(name: str, precision: str, together: int | None, device: str = "cpu") -> Engine:
+    case = CASES[name]
+    return VectorisedEngine(
+        case.model(), case.data(), precision=precision, together=together, device=device
+    )
 
-references: dict[tuple[str, str], Outcome] = {}
 
-
+@cache
 def reference(name: str, precision: str) -> Outcome:
-    if (name, precision) not in references:
-        case = CASES[name]
-        engine = LoopEngine(case.model(), case.data(), precision=precision)
-        references[name, precision] = play(engine, case)
-    return references[name, precision]
+    case = CASES[name]
+    return play(LoopEngine(case.model(), case.data(), precision=precision), case)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("case", CASES)
-def test_agrees_with_the_loop_in_double_precision(case: str, engine: str) -> None:
-    outcome = play(ENGINES[engine](CASES[case], "float64"), CASES[case])
-    expected = reference(case, "float64")
-    # Rounding alone: every difference of order or data is many orders larger.
-    assert distance(outcome, expected) < 1e-9
-    assert outcome.correct == expected.correct
+def check(name: str, engine: Engine, precision: str = "float64") -> None:
+    outcome, expected = play(engine, CASES[name]), reference(name, precision)
+    assert distance(outcome, expected) < (DOUBLE if precision == "float64" else SINGLE)
+    if precision == "float64":
+        assert outcome.correct == expected.correct
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_agrees_with_the_loop_in_single_precision(case: str) -> None:
-    outcome = play(ENGINES["auto"](CASES[case], "float32"), CASES[case])
-    assert distance(outcome, reference(case, "float32")) < 1e-4
+@pytest.mark.parametrize("name", CASES)
+def test_one_stack_agrees_with_the_loop(name: str) -> None:
+    check(name, stacked(name, "float64", together=100))
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedrep-augment", "fedavg-adam"])
+def test_small_stacks_agree_with_the_loop(name: str) -> None:
+    check(name, stacked(name, "float64", together=2))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_workers_agree_with_the_loop_in_single_precision(name: str) -> None:
+    with WorkersEngine(
+        lambda: stacked(name, "float32", together=None), CASES[name].data(), workers=2
+    ) as engine:
+        check(name, engine, "float32")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_gpu_agrees_with_the_loop(name: str, precision: str) -> None:
+    check(name, stacked(name, precision, together=None, device="cuda"), precision)
+
+
+def neighbours_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Store.hold
+
+    def shifted(self: Store, part: Part, clients: list[int]) -> Held:
+        held = original(self, part, clients)
+        return held._replace(x=held.x.roll(1, 0))
+
+    monkeypatch.setattr(Store, "hold", shifted)
+
+
+def one_order_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def same(job: object, clients: list[int], *rest: object) -> draws.Draws:
+        return draws.draw(job, [0] * len(clients), *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(vectorised, "draw", same)
+
+
+def one_mask_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def same(*given: object) -> draws.Draws:
+        found = draws.draw(*given)  # type: ignore[arg-type]
+        return replace(found, dropout=found.dropout[:1].expand_as(found.dropout))
+
+    monkeypatch.setattr(vectorised, "draw", same)
+
+
+def neighbours_momentum(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = VectorisedEngine._moments
+
+    def rolled(self: VectorisedEngine, *given: object) -> object:
+        state = original(self, *given)  # type: ignore[arg-type]
+        return {
+            slot: {name: value.roll(1, 0) for name, value in values.items()}
+            for slot, values in state.items()
+        }
+
+    monkeypatch.setattr(VectorisedEngine, "_moments", rolled)
+
+
+def momentum_after_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_move(_active: Tensor, after: steps.Carried, _before: object) -> steps.Carried:
+        return after
+
+    monkeypatch.setattr(steps, "only_active", all_move)
+
+
+@pytest.mark.parametrize(
+    ("leak", "name"),
+    [
+        (neighbours_data, "fedavg"),
+        (neighbours_data, "fedrep"),
+        (one_order_for_all, "fedavg"),
+        (one_order_for_all, "fedrep-augment"),
+        (one_mask_for_all, "fedrep-dropout"),
+        (neighbours_momentum, "fedper-two-phases"),
+        (momentum_after_the_last_step, "fedper-momentum"),
+    ],
+)
+def test_a_leak_between_clients_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, leak: Callable[[pytest.MonkeyPatch], None], name: str
+) -> None:
+    leak(monkeypatch)
+    outcome = play(stacked(name, "float64", together=100), CASES[name])
+    assert distance(outcome, reference(name, "float64")) > 1000 * DOUBLE

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import nn
 
 from srpfl.data.base import Federated
 from srpfl.engine.base import Engine, Job, Local, Score
 from srpfl.engine.loop import LoopEngine
+from srpfl.engine.precision import Precision
 from srpfl.engine.vectorised import VectorisedEngine, refuse_batch_statistics
+from srpfl.engine.workers import WorkersEngine, cores
 from srpfl.errors import ConfigError, unknown
 
-ENGINES = ("auto", "loop", "vectorised")
+ENGINES = ("auto", "loop", "workers", "vectorised")
+LARGE = 50_000  # parameters from which worker processes pay
 
 
 def make_engine(
@@ -26,11 +31,16 @@ def make_engine(
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)
     where = chosen_device(device)
+    Precision.of(precision)
+    inner = VectorisedEngine if name == "vectorised" or _stacks(model) else LoopEngine
+    make = partial(inner, model, data, device=where, precision=precision)
     if name == "auto":
-        name = "vectorised" if _stacks(model) else "loop"
-    if name == "vectorised":
-        return VectorisedEngine(model, data, device=where, precision=precision)
-    return LoopEngine(model, data, device=where, precision=precision)
+        name = "workers" if where.type == "cpu" and _worth_workers(model) else "vectorised"
+    if name == "workers":
+        if where.type != "cpu":
+            raise ConfigError("workers are processes on CPU cores: a GPU takes engine='vectorised'")
+        return WorkersEngine(make, data)
+    return LoopEngine(model, data, device=where, precision=precision) if name == "loop" else make()
 
 
 def chosen_device(name: str) -> torch.device:
@@ -44,6 +54,12 @@ def chosen_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError("there is no GPU that PyTorch can use here: device='cpu' works")
     return device
+
+
+def _worth_workers(model: nn.Module) -> bool:
+    """Whether a client's steps take long enough to make up for telling other processes."""
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return cores() > 1 and parameters >= LARGE
 
 
 def _stacks(model: nn.Module) -> bool:
@@ -62,6 +78,7 @@ __all__ = [
     "LoopEngine",
     "Score",
     "VectorisedEngine",
+    "WorkersEngine",
     "chosen_device",
     "make_engine",
 ]

@@ -38,12 +38,12 @@ class Tiles(NamedTuple):
 
 # By kernel and bytes per number.
 TILES = {
-    ("forward", 2): Tiles(64, 64, 32, warps=4),
+    ("forward", 2): Tiles(64, 64, 32, warps=4, stages=4),
     ("forward", 4): Tiles(128, 64, 32),
     ("inputs", 2): Tiles(64, 64, 64, warps=4),
     ("inputs", 4): Tiles(64, 64, 64, warps=4),
     ("weights", 2): Tiles(128, 128, 32, warps=4),
-    ("weights", 4): Tiles(128, 64, 32, warps=4),
+    ("weights", 4): Tiles(128, 64, 32, warps=2),
 }
 
 

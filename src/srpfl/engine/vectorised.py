@@ -38,8 +38,9 @@ from srpfl.split import Params
 
 T = TypeVar("T")
 CPU_STACK = 4 << 20  # bytes of parameters in a stack beyond which a CPU's caches are too small
-BLOCK = {"cpu": 32 << 20, "cuda": 2 << 30}  # bytes of inputs that are made ready at a time
-PASS = {"cpu": 250, "cuda": 10_000}  # samples in one forward pass without gradients
+SMALLEST_PASS = 50
+CPU_PASS = 250  # samples in one forward pass without gradients
+CPU_BLOCK = 32 << 20  # bytes of inputs that are made ready at a time
 
 
 @dataclass
@@ -99,7 +100,12 @@ class VectorisedEngine:
         self.data, self.loss, self.together = data, loss, together
         self.store = Store(data, self.device)
         self.programs = Programs(self.device, self.precision)
-        self.most = 1 << 30  # clients at a time, halved when memory runs out
+        # Halved when memory runs out: clients at a time, samples in a pass, bytes in a block.
+        self.most, self.in_pass, self.in_block = 1 << 30, CPU_PASS, CPU_BLOCK
+        if self.device.type == "cuda":
+            memory = torch.cuda.get_device_properties(self.device).total_memory
+            self.in_pass = min(40_000, memory >> 19)
+            self.in_block = min(2 << 30, memory >> 4)
         self._views: dict[str, View | None] = {}  # by the head's name
         self._whole = View(Problem(self._forward, loss, tuple(key_names(self.model))))
 
@@ -118,9 +124,10 @@ class VectorisedEngine:
                 try:
                     done += work(job, places)
                 except torch.OutOfMemoryError:
-                    if len(places) == 1:
+                    if len(places) == 1 and self.in_pass < SMALLEST_PASS:
                         raise
-                    self.most = len(places) // 2
+                    self.most = max(1, len(places) // 2)
+                    self.in_pass, self.in_block = self.in_pass // 2, self.in_block // 2
                     self.programs.clear()
                     torch.cuda.empty_cache()
         return done
@@ -161,7 +168,13 @@ class VectorisedEngine:
         clients = [job.clients[place] for place in places]
         common = {name: self._cast(value) for name, value in job.shared.items()}
         parts = [job.personal[place] for place in places]
-        stack = {name: self._cast(torch.stack([p[name] for p in parts])) for name in parts[0]}
+        # Many clients may still have the very same part: send it to the device once.
+        sent: dict[int, Tensor] = {}
+        for part in parts:
+            for value in part.values():
+                if id(value) not in sent:
+                    sent[id(value)] = self._cast(value)
+        stack = {name: torch.stack([sent[id(p[name])] for p in parts]) for name in parts[0]}
         return Cohort(places, clients, self.store.hold("train", clients), common, stack)
 
     def _carry_out(self, job: Job, cohort: Cohort) -> None:
@@ -274,7 +287,7 @@ class VectorisedEngine:
         problem = Problem(self.precision.lowered(called(body)), self.loss, dropout)
         inside = body.state_dict().keys()
         common = {name: value for name, value in cohort.common.items() if name in inside}
-        each = max(1, PASS[self.device.type] // width) * width
+        each = max(1, self.in_pass // width) * width
         parts: list[Tensor] = []
         with torch.no_grad():
             for start in range(0, len(index), each):
@@ -309,7 +322,7 @@ class VectorisedEngine:
             own = {name: value[first:last] for name, value in cohort.stack.items()}
             right = held.y.new_zeros(last - first)
             keys = held.y.new_zeros(last - first)
-            for index, present in _columns(held, first, last, PASS[self.device.type], self.device):
+            for index, present in _columns(held, first, last, self.in_pass, self.device):
                 if once is not None:
                     x = once[index]
                 else:
@@ -338,7 +351,7 @@ class VectorisedEngine:
             whole = torch.as_tensor(held.sizes[first:last, None], device=self.device)
             total = {n: torch.zeros_like(v) for n, v in at.items()}
             keys = held.y.new_zeros(last - first)
-            for index, present in _columns(held, first, last, PASS[self.device.type], self.device):
+            for index, present in _columns(held, first, last, self.in_pass, self.device):
                 flat = self._inputs(held.x, index.flatten())
                 weights = present.to(self.precision.kept) / whole
                 batch = Batch(
@@ -367,7 +380,7 @@ class VectorisedEngine:
 
     def _steps_at_once(self, cohort: Cohort, clients: int) -> Callable[[int], int]:
         sample = cohort.held.x[0].numel() * torch.finfo(self.precision.kept).bits // 8
-        return lambda width: max(1, BLOCK[self.device.type] // (sample * clients * width))
+        return lambda width: max(1, self.in_block // (sample * clients * width))
 
     def _cast(self, value: Tensor) -> Tensor:
         return self.precision.cast(value, self.device)

@@ -1,0 +1,163 @@
+"""One process per core, one thread each: clients spread over them, the same for every run.
+
+Small batches gain nothing from a second thread, and Python's lock lets only one client be trained
+at a time in a process. Workers are forked where the system can, so they see the model and the data
+without a copy; they are told jobs and answer through pipes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import multiprocessing as mp
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import Any, Literal
+
+import torch
+
+from srpfl.data.base import Federated
+from srpfl.engine.base import Engine, Job, Local, Score
+from srpfl.engine.messages import opened, packed
+from srpfl.errors import SrpflError
+
+Work = Literal["train", "test"]
+
+
+class WorkersEngine:
+    """Spreads a cohort over processes, each with an engine of its own."""
+
+    def __init__(
+        self, make: Callable[[], Engine], data: Federated, *, workers: int | None = None
+    ) -> None:
+        self.make, self.data = make, data
+        self.count = workers or cores()
+        self._workers: list[tuple[mp.process.BaseProcess, Connection]] = []
+
+    def train(self, job: Job) -> list[Local]:
+        return self._spread("train", job)
+
+    def test(self, job: Job) -> list[Score]:
+        return self._spread("test", job)
+
+    def close(self) -> None:
+        """End the worker processes; the next job would start new ones."""
+        for process, pipe in self._workers:
+            with contextlib.suppress(OSError):
+                pipe.send_bytes(packed(None))
+            pipe.close()
+            process.join(timeout=5)
+            if process.is_alive():
+                process.terminate()
+        self._workers = []
+
+    def __enter__(self) -> WorkersEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _spread(self, work: Work, job: Job) -> list[Any]:
+        if not self._workers:
+            self._workers = [_start(self.make) for _ in range(self.count)]
+        sizes = [self.data.size(client) for client in job.clients]
+        shares = spread(sizes, self.count)
+        pipes = [pipe for _, pipe in self._workers]
+        busy = [(pipe, share) for pipe, share in zip(pipes, shares, strict=True) if share]
+        try:
+            for pipe, share in busy:
+                pipe.send_bytes(packed((work, _part(job, share))))
+            answers: dict[int, Any] = {}
+            for pipe, share in busy:
+                answers |= dict(zip(share, _answer(pipe), strict=True))
+        except BaseException:
+            self.close()  # so that no late answer is taken for the next job's
+            raise
+        return [answers[place] for place in range(len(job.clients))]
+
+
+def spread(sizes: Sequence[int], workers: int) -> list[list[int]]:
+    """Places for each worker, so that all have about as much to do: the largest first, each to
+    whoever has least.
+
+    >>> spread([5, 1, 3, 4], 2)
+    [[0, 1], [2, 3]]
+    """
+    shares: list[list[int]] = [[] for _ in range(workers)]
+    loads = [(0, worker) for worker in range(workers)]
+    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
+        load, worker = heapq.heappop(loads)
+        shares[worker].append(place)
+        heapq.heappush(loads, (load + sizes[place], worker))
+    return [sorted(share) for share in shares]
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _part(job: Job, share: Sequence[int]) -> Job:
+    return replace(
+        job,
+        clients=[job.clients[place] for place in share],
+        personal=[job.personal[place] for place in share],
+    )
+
+
+def _start(make: Callable[[], Engine]) -> tuple[mp.process.BaseProcess, Connection]:
+    fork = sys.platform.startswith("linux")
+    context: Any = mp.get_context("fork" if fork else "spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(make, theirs), daemon=True)
+    with warnings.catch_warnings():
+        # Python warns of forking beside threads. The child computes with one thread of its own.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    theirs.close()
+    return process, ours
+
+
+def _serve(make: Callable[[], Engine], pipe: Connection) -> None:
+    """A worker's life: build an engine, then answer jobs until told to stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    engine: Engine | None = None
+    while True:
+        try:
+            message = opened(pipe.recv_bytes())
+        except (EOFError, OSError):
+            return
+        if message is None:
+            return
+        try:
+            engine = engine or make()
+            work, job = message
+            answer: Any = engine.train(job) if work == "train" else engine.test(job)
+        except SrpflError as error:
+            answer = error
+        except Exception:
+            answer = RuntimeError("a worker process failed:\n" + traceback.format_exc())
+        pipe.send_bytes(packed(answer))
+
+
+def _answer(pipe: Connection) -> Sequence[Any]:
+    try:
+        answer = opened(pipe.recv_bytes())
+    except EOFError:
+        raise RuntimeError(
+            "a worker process ended without an answer (was it out of memory?); engine='loop' works "
+            "in one process"
+        ) from None
+    if isinstance(answer, Exception):
+        raise answer
+    assert isinstance(answer, Sequence)
+    return answer

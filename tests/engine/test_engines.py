@@ -1,0 +1,112 @@
+"""What else engines promise: memory, refusals, choice, and nothing kept from job to job."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from srpfl.data.base import Samples
+from srpfl.engine import LoopEngine, VectorisedEngine, make_engine
+from srpfl.engine.programs import Programs
+from srpfl.engine.store import Store
+from srpfl.engine.workers import WorkersEngine
+from srpfl.errors import ConfigError
+
+from .cases import CASES, UNEQUAL, distance, images, mlp, play
+
+
+class Normalised(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.norm, self.head = nn.Linear(768, 6), nn.BatchNorm1d(6), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.norm(self.body(x.flatten(1))))
+        return logits
+
+
+def test_a_cohort_that_does_not_fit_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["fedrep"]
+    whole = play(VectorisedEngine(case.model(), case.data()), case, rounds=1)
+    run, sizes = Programs.run, []
+
+    def tight(self, task, carried, *rest):  # type: ignore[no-untyped-def]
+        sizes.append(len(next(iter(carried.params.values()))))
+        if sizes[-1] > 2:
+            raise torch.OutOfMemoryError("the device has room for two")
+        return run(self, task, carried, *rest)
+
+    monkeypatch.setattr(Programs, "run", tight)
+    engine = VectorisedEngine(case.model(), case.data())
+    assert distance(play(engine, case, rounds=1), whole) < 1e-5
+    assert max(sizes) > 2, "the test never ran out of memory"
+    assert engine.most <= 2
+
+
+def test_memory_too_small_for_one_client_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object) -> None:
+        raise torch.OutOfMemoryError("nothing left")
+
+    monkeypatch.setattr(Programs, "run", none_left)
+    case = CASES["fedavg"]
+    with pytest.raises(torch.OutOfMemoryError):
+        play(VectorisedEngine(case.model(), case.data()), case)
+
+
+def test_batch_statistics_are_refused_in_a_sentence() -> None:
+    with pytest.raises(ConfigError, match=r"cannot train 'norm' .*use engine='loop'"):
+        VectorisedEngine(Normalised(), images(UNEQUAL))
+
+
+def test_auto_takes_an_engine_that_can_train_the_model() -> None:
+    data = images(UNEQUAL)
+    assert isinstance(make_engine("auto", Normalised(), data, device="cpu"), LoopEngine)
+    assert isinstance(make_engine("auto", mlp(), data, device="cpu"), VectorisedEngine)
+
+
+def test_unknown_names_are_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'vectorised'"):
+        make_engine("vectorized", mlp(), images(UNEQUAL))
+    with pytest.raises(ConfigError, match="did you mean 'float32'"):
+        make_engine("loop", mlp(), images(UNEQUAL), precision="float23")
+
+
+def test_a_worker_tells_what_went_wrong() -> None:
+    class Broken:
+        def train(self, job: object) -> None:
+            raise ConfigError("this job makes no sense")
+
+    case = CASES["fedavg"]
+    with (
+        WorkersEngine(Broken, case.data(), workers=2) as engine,  # type: ignore[arg-type]
+        pytest.raises(ConfigError, match="makes no sense"),
+    ):
+        play(engine, case)
+
+
+def test_kept_samples_stay_within_the_budget() -> None:
+    class Endless:
+        clients, drawn = 10**6, 0
+
+        def train(self, client: int) -> Samples:
+            self.drawn += 1
+            return Samples(np.full((10, 3), client), np.full(10, client))
+
+    data = Endless()
+    store = Store(data, torch.device("cpu"), budget=3 * 10 * 4 * 8)  # type: ignore[arg-type]
+    for client in range(50):
+        x, y = store.get("train", client)
+        assert int(x[0, 0]) == int(y[0]) == client
+        assert store.used <= store.budget
+    assert data.drawn == 50
+    store.get("train", 49)
+    assert data.drawn == 50, "the last one is still there"
+
+
+def test_nothing_of_a_job_is_left_for_the_next() -> None:
+    case = CASES["fedrep-dropout"]
+    engine = VectorisedEngine(case.model(), case.data())
+    first, second = play(engine, case, rounds=2), play(engine, case, rounds=2)
+    assert distance(first, second) == 0.0
