@@ -1,0 +1,73 @@
+"""fedrep against srpfl on real processes of really different speed.
+
+    OMP_NUM_THREADS=1 python results/flower/measure.py
+
+Six SuperNodes on this machine; a node's speed is the number of times that it does its training
+(never a sleep). The target is the accuracy that fedrep ends with. Everything is written beside
+this file: the two runs' records, and result.json. The machine should have nothing else to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+from pathlib import Path
+
+import srpfl
+from srpfl.cli.deploy import play_locally
+from srpfl.comparison import compare
+from srpfl.config import Config
+from srpfl.report.plots import accuracy_against_time
+
+HERE = Path(__file__).parent
+WORKS = [40, 40, 40, 40, 200, 800]  # a slow node takes five, a very slow one twenty times as long
+COMMON = {
+    "data": "digits",
+    "clients": len(WORKS),
+    "shards": 5,
+    "head_epochs": 2,
+    "body_epochs": 1,
+    "lr": 0.005,
+    "evaluate_every": 2,
+    "seed": 0,
+}
+METHODS = {
+    "fedrep": {"method": "fedrep", "rounds": 8},
+    "srpfl": {"method": "srpfl", "rounds": 12, "start": 3, "every": 8},
+}
+KEPT = ("config.json", "rounds.jsonl", "evaluations.jsonl", "timing.jsonl", "events.jsonl")
+
+
+def main() -> None:
+    runs = []
+    for name, options in METHODS.items():
+        with tempfile.TemporaryDirectory() as scratch:
+            out = Path(scratch) / name
+            play_locally(Config.of({**COMMON, **options}), WORKS, out)
+            (HERE / name).mkdir(exist_ok=True)
+            for file in KEPT:
+                shutil.copy(out / file, HERE / name / file)
+        runs.append(srpfl.Run.load(HERE / name))
+    target = runs[0].accuracy[-1].mean
+    compared = compare(runs, communication=[0.0], target=target)
+    result = {
+        "target": target,
+        "seconds": {row.method: row.time_to_target[0.0] for row in compared.rows},
+        "speedup": compared.rows[1].speedup[0.0],
+        "final accuracy": {run.name: run.accuracy[-1].mean for run in runs},
+        "seconds per round": {
+            run.name: [round(record.duration, 1) for record in run.rounds] for run in runs
+        },
+        "work of each node": WORKS,
+        "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
+    }
+    (HERE / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    accuracy_against_time(runs, path=HERE / "accuracy.png", communication=[0.0], target=target)
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

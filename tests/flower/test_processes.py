@@ -1,0 +1,174 @@
+"""Real processes: a SuperLink, SuperNodes, and what can happen to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flower.processes import LIMIT, Trial, kill
+from srpfl.flower.local import MARK, LocalFlower, until
+
+DIGITS = {"data": "digits", "clients": 3, "shards": 4, "head_epochs": 3, "body_epochs": 1}
+PATIENCE = {"clients": 200.0, "settling": 60.0, "evaluation": 200.0, "round": 250.0}
+
+
+@pytest.fixture
+def flower(tmp_path: Path) -> Iterator[LocalFlower]:
+    with LocalFlower(tmp_path / "flower") as running:
+        yield running
+    assert running.pids() == []
+
+
+def test_first_n_drops_the_slow_and_refuses_the_bad(flower: LocalFlower, tmp_path: Path) -> None:
+    options = {**DIGITS, "clients": 4, "method": "srpfl", "participation": "first", "first": 2}
+    # The evaluation at the end waits for the straggler, and so sees its late answer come.
+    rounds = {"rounds": 2, "evaluate_every": 2}
+    trial = Trial(flower, tmp_path, {**options, **rounds}, PATIENCE)
+    trial.join(0)
+    trial.join(1)
+    trial.join(2, work=150)
+    trial.join(3, bad=1)
+    log = trial.wait_for_end(trial.submit())
+
+    assert [sorted(record.participants) for record in trial.rounds()] == [[0, 1]] * 2
+    assert {event["client"] for event in trial.events("refused")} == {3}
+    assert "not finite" in trial.events("refused")[0]["why"]
+    assert "client 3: refused" in log
+    assert [event["client"] for event in trial.events("late")] == [2]
+    assert trial.kept(0).exists()
+    assert trial.kept(1).exists()
+    assert not trial.kept(2).exists()
+    assert not trial.kept(3).exists()
+    trial.check_against_simulator()
+
+
+def test_a_killed_node_is_done_without_and_comes_back_with_its_head(
+    flower: LocalFlower, tmp_path: Path
+) -> None:
+    options = {**DIGITS, "method": "fedrep", "rounds": 3, "evaluate_every": 0}
+    trial = Trial(flower, tmp_path, options, PATIENCE)
+    for client in range(3):
+        trial.join(client)
+    run = trial.submit()
+    trial.wait_for_round(1)
+    until(lambda: bool(trial.working(0)), LIMIT, "node 0 to work on round 2")
+    flower.kill_node("node-0", signal.SIGKILL)
+    until(lambda: len(trial.rounds()) >= 2, LIMIT, "the round without it")
+    trial.join(0)
+    trial.wait_for_end(run)
+
+    records = trial.rounds()
+    assert sorted(records[0].participants) == [0, 1, 2]
+    assert sorted(records[1].participants) == [1, 2]
+    assert trial.events("left")
+    # Round 3 calls for everyone and waits for it: with a lost head, the numbers would differ.
+    assert sorted(records[2].participants) == [0, 1, 2]
+    trial.check_against_simulator()
+
+
+def test_a_killed_server_and_a_killed_superlink_go_on(flower: LocalFlower, tmp_path: Path) -> None:
+    options = {**DIGITS, "method": "fedper", "epochs": 2, "rounds": 4, "evaluate_every": 0}
+    trial = Trial(flower, tmp_path, options, PATIENCE)
+    for client in range(3):
+        trial.join(client)
+    trial.submit()
+    trial.wait_for_round(1)
+    kill(trial.server())
+    assert len(trial.rounds()) < 4
+
+    trial.submit()
+    trial.wait_for_round(2)
+    assert flower.superlink is not None
+    kill([flower.superlink.pid, *flower.pids("flwr-serverapp")])
+    flower.superlink.wait(timeout=30)
+    until(lambda: not trial.server(), LIMIT, "the server app to go with its SuperLink")
+    assert len(trial.rounds()) < 4
+    flower.start_superlink()
+
+    trial.wait_for_end(trial.submit())
+    assert len(trial.rounds()) == 4
+    trial.check_against_simulator()
+
+
+def test_with_tls_and_authentication_an_unregistered_node_gets_no_work(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    script = Path(__file__).parents[2] / "examples" / "flower" / "make_keys.sh"
+    subprocess.run(["sh", script, keys, "127.0.0.1", "3"], check=True, timeout=60)
+    secured = LocalFlower(
+        tmp_path / "flower",
+        superlink=[
+            *("--ssl-ca-certfile", str(keys / "ca.crt")),
+            *(
+                "--ssl-certfile",
+                str(keys / "server.crt"),
+                "--ssl-keyfile",
+                str(keys / "server.key"),
+            ),
+            "--enable-supernode-auth",
+        ],
+        connection={"root-certificates": str(keys / "ca.crt")},
+    )
+    options = {**DIGITS, "method": "fedavg", "epochs": 1, "rounds": 1, "evaluate_every": 1}
+    with secured as flower:
+        trial = Trial(flower, tmp_path, {**options, "clients": 3}, {**PATIENCE, "clients": 45.0})
+        for number in (0, 2):
+            key = str(keys / f"node-{number}.pub")
+            answer = flower.flwr(
+                *("supernode", "register", key, "srpfl", "--format", "json"), limit=LIMIT
+            )
+            assert answer["success"]
+        for number in (0, 1, 2):
+            secure = ["--root-certificates", str(keys / "ca.crt")]
+            secure += ["--auth-supernode-private-key", str(keys / f"node-{number}")]
+            own = {"partition-id": number, "personal-dir": str(tmp_path / "personal")}
+            flower.start_node(f"node-{number}", own, secure)
+        insecure = {"partition-id": 1, "personal-dir": str(tmp_path / "personal")}
+        flower.start_node("no-key", insecure, ["--root-certificates", str(keys / "ca.crt")])
+        trial.wait_for_end(trial.submit())
+        assert sorted(trial.rounds()[0].participants) == [0, 2]
+        assert {event["client"] for event in trial.events("joined")} == {0, 2}
+    assert secured.pids() == []
+
+
+def test_ctrl_c_stops_everything_that_was_started(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", "from srpfl.cli import main; main()"]
+    command = [*program, "deploy", "local", "--nodes", "2", "--rounds", "50"]
+    mine = {**os.environ, "SRPFL_TEST": tmp_path.name}
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "run")],
+        env=mine,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: len(started_by(mine)) >= 3, LIMIT, "the SuperLink and two SuperNodes")
+        time.sleep(1)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+        assert started_by(mine) == []
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        kill(started_by(mine))
+
+
+def started_by(environment: dict[str, str]) -> list[int]:
+    """Flower's processes with our mark in the environment."""
+    sign = f"SRPFL_TEST={environment['SRPFL_TEST']}".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            content = (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        if sign in content and f"{MARK}=".encode() in content:
+            found.append(int(folder.name))
+    return found
