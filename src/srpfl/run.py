@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srpfl.errors import ConfigError, RunFolderError
+from srpfl.errors import ConfigError, RunFolderError, unknown
 from srpfl.folder import Counts, RunFolder
 from srpfl.population import PersonalParts
 from srpfl.records import EvaluationRecord, RoundRecord
@@ -15,6 +15,7 @@ from srpfl.rounds import State
 from srpfl.split import Params, combine
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
 
@@ -93,11 +94,35 @@ class Run:
             raise RunFolderError("only the records of this run were loaded, not its weights")
         return combine(self.state.shared, self.parts.of(client))
 
-    def plot(self, path: str | Path | None = None, communication: float | None = None) -> Figure:
-        """Accuracy against simulated time; written to a file (PNG, SVG, PDF) if one is named."""
-        from srpfl.report.plots import accuracy_against_time
+    def plot(
+        self,
+        path: str | Path | None = None,
+        communication: float | None = None,
+        *,
+        kind: str = "accuracy",
+    ) -> Figure:
+        """A picture of the run; written to a file (PNG, SVG, PDF) if one is named.
 
-        return accuracy_against_time([self], path=path, communication=self._cost(communication))
+        ``kind`` is "accuracy" (against simulated time), "rounds" (who was waited for) or "clients"
+        (accuracy and participation of each, from the fastest to the slowest).
+        """
+        from srpfl.report.plots import PLOTS
+
+        if kind not in PLOTS:
+            raise unknown("plot", kind, PLOTS)
+        choices = {"communication": self._cost(communication)} if kind == "accuracy" else {}
+        return PLOTS[kind]([self], path=path, **choices)
+
+    def to_pandas(
+        self, table: str = "evaluations", communication: float | None = None
+    ) -> pandas.DataFrame:
+        """Records as a data frame: "evaluations", "clients" (accuracies), "rounds" or "arrivals".
+
+        Times are the run's own, or those at another C. Needs pandas.
+        """
+        from srpfl.export import to_pandas
+
+        return to_pandas(self, table, self._cost(communication))
 
     def _cost(self, communication: float | None) -> float:
         if communication is None:

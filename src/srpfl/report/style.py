@@ -11,8 +11,8 @@ from srpfl.run import Run
 
 # Okabe and Ito's colours, with black and yellow (each invisible on one of the two grounds)
 # replaced. The tests hold every pair apart for all kinds of colour vision, on both grounds.
-LIGHT = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D", "#7B1E5A"]
-DARK = ["#3D9BE0", "#F0743A", "#1DB98F", "#E39AC4", "#F2B63D", "#9AD8FF", "#C4C4C4", "#B0569A"]
+LIGHT = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D", "#9E117A"]
+DARK = ["#2D76E4", "#D24433", "#17E57E", "#DE8299", "#F7CB37", "#A7D1FC", "#F0F0F0", "#9A5690"]
 DASHES = ["", "6 3", "2 3", "8 3 2 3"]  # beyond eight methods, in SVG's notation
 
 # The slot that a method prefers, so that it looks alike in every report.

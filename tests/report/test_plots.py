@@ -1,0 +1,126 @@
+"""Static plots, tables and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import made_up
+import pytest
+
+from srpfl.errors import ConfigError, RunFolderError
+from srpfl.export import TABLES, export
+from srpfl.folder import RunFolder
+from srpfl.records import half_accuracies
+from srpfl.report import find_runs, write_report
+from srpfl.report.content import client_rows, command, content, halves, mean_times
+from srpfl.report.plots import PLOTS, accuracy_against_time
+
+BEGINNINGS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+@pytest.mark.parametrize("kind", PLOTS)
+@pytest.mark.parametrize("ending", BEGINNINGS)
+def test_every_plot_in_every_format_twice_the_same(kind: str, ending: str, tmp_path: Path) -> None:
+    files = [tmp_path / f"{place}.{ending}" for place in (1, 2)]
+    for file in files:
+        made_up.run().plot(file, kind=kind)
+    assert files[0].read_bytes().startswith(BEGINNINGS[ending])
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_plot_of_an_unknown_kind_or_to_an_impossible_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="accuracy"):
+        made_up.run().plot(kind="acuracy")
+    with pytest.raises(RunFolderError, match="cannot write"):
+        made_up.run().plot(tmp_path / "plot.nothing")
+
+
+def test_a_panel_leaves_out_what_was_not_played_at_its_c() -> None:
+    runs = [made_up.run("auto", sees=True, communication=10.0), made_up.run()]
+    figure = accuracy_against_time(runs, communication=[0, 10])
+    assert [len(panel.lines) for panel in figure.axes] == [1, 2]
+
+
+def test_the_halves_are_those_of_the_records() -> None:
+    run = made_up.run()
+    times = mean_times(run.rounds)
+    slowest_first = sorted(times, key=lambda client: -times[client])
+    slow, fast = half_accuracies(run.evaluations[-1], slowest_first)
+    assert halves(client_rows(run)) == pytest.approx((fast, slow))
+
+
+def test_the_command_plays_the_run_again() -> None:
+    from srpfl.config import Config
+
+    options = {"method": "srpfl", "data": "digits", "seed": 3, "rounds": 5, "augment": False}
+    assert command({"options": options}) == (
+        "srpfl run --method srpfl --data digits --seed 3 --rounds 5 --no-augment"
+    )
+    assert Config.of(options).rounds == 5
+    assert command({"options": {"something": "else"}}) is None
+    assert command({}) is None
+
+
+def test_a_huge_population_is_thinned_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srpfl.report.content.ARRIVALS", 60)
+    monkeypatch.setattr("srpfl.report.content.CLIENTS", 5)
+    shown = content([made_up.run(rounds=20, clients=10)])
+    assert shown["thinned"] == 4
+    assert sum(len(round["times"]) for round in shown["runs"][0]["rounds"]) <= 60
+    assert shown["runs"][0]["clients"] == []
+    assert shown["runs"][0]["counts"] is None
+
+
+def test_tables_of_a_run(tmp_path: Path) -> None:
+    import pandas
+    import pyarrow.parquet
+
+    run = made_up.run(rounds=6, clients=4)
+    sizes = {"evaluations": 6, "clients": 24, "rounds": 6, "arrivals": 24}
+    for format in ("csv", "parquet"):
+        files = export(run, tmp_path, format=format, communication=10)
+        assert [file.name for file in files] == [f"{name}.{format}" for name in TABLES]
+    for name, size in sizes.items():
+        frame = run.to_pandas(name, communication=10)
+        assert len(frame) == size
+        parquet = pyarrow.parquet.read_table(tmp_path / f"{name}.parquet").to_pandas()
+        pandas.testing.assert_frame_equal(frame, parquet, check_dtype=False)
+        with (tmp_path / f"{name}.csv").open() as file:
+            assert len(list(csv.DictReader(file))) == size
+    last = run.to_pandas(communication=10).iloc[-1]
+    assert last.time == run.time(10)
+    assert last.accuracy == run.accuracy[-1].mean
+    with pytest.raises(ConfigError, match="rounds"):
+        run.to_pandas("rouns")
+    with pytest.raises(ConfigError, match="another C"):
+        export(made_up.run(sees=True), tmp_path, communication=10)
+
+
+def test_the_command_writes_one_file_for_a_folder_of_runs(tmp_path: Path) -> None:
+    for name in ("fedrep", "srpfl"):
+        made_up.keep(made_up.run(name), RunFolder(tmp_path / "both" / name))
+    line = [sys.executable, "-c", "from srpfl.cli import main; main()", "report"]
+    done = subprocess.run(
+        [*line, "both", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert json.loads(done.stdout) == {
+        "report": "both/report.html",
+        "runs": ["both/fedrep", "both/srpfl"],
+    }
+    assert "</html>" in (tmp_path / "both" / "report.html").read_text()
+    bad = subprocess.run(
+        [*line, "nowhere"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert bad.returncode == 2
+    assert bad.stderr.startswith("srpfl: nowhere holds no run")
+
+
+def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="nothing to report"):
+        write_report([], tmp_path / "report.html")
+    with pytest.raises(RunFolderError, match="holds no run"):
+        find_runs([tmp_path])

@@ -1,0 +1,62 @@
+"""Colours that everyone can tell apart, labels that say what differs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import made_up
+import numpy as np
+import pytest
+
+from srpfl.report.style import DARK, LIGHT, PREFERRED, styles
+
+# Machado, Oliveira and Fernandes (2009), severity 1: what a dichromat sees, in linear RGB.
+VISION = {
+    "usual": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+                   [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+                     [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
+                   [0.004733, 0.691367, 0.303900]],
+}  # fmt: skip
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def lab(colour: str, vision: str) -> np.ndarray:
+    """CIE Lab of a colour as seen with one kind of vision."""
+    parts = np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)]) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.array(VISION[vision]) @ linear, 0, 1)
+    x, y, z = np.cbrt(TO_XYZ @ seen / [0.9505, 1.0, 1.089])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("vision", VISION)
+def test_every_pair_of_colours_is_apart(palette: list[str], vision: str) -> None:
+    # A difference of 2.3 is just noticeable; lines on a page need several times that.
+    for one, other in combinations(palette, 2):
+        assert np.linalg.norm(lab(one, vision) - lab(other, vision)) > 15, (one, other)
+
+
+def test_a_method_has_its_colour_in_every_report() -> None:
+    alone = styles([made_up.run("srpfl")])[0]
+    among = styles([made_up.run(name) for name in ("hf-maml", "mine", "fedrep", "srpfl")])
+    assert alone.slot == among[3].slot == PREFERRED["srpfl"]
+    assert len({look.slot for look in among}) == 4
+
+
+def test_seeds_share_a_colour_and_variants_do_not() -> None:
+    runs = [made_up.run(seed=0), made_up.run(seed=1), made_up.run(seed=0, start=5)]
+    looks = styles(runs)
+    assert [look.group for look in looks] == ["srpfl (start 2)"] * 2 + ["srpfl (start 5)"]
+    assert [look.label for look in looks[:2]] == [
+        "srpfl (start 2), seed 0",
+        "srpfl (start 2), seed 1",
+    ]
+    assert looks[0].slot == looks[1].slot != looks[2].slot
+
+
+def test_the_same_run_twice_gets_two_labels() -> None:
+    assert [look.label for look in styles([made_up.run(), made_up.run()])] == ["srpfl", "srpfl #2"]
