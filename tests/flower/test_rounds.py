@@ -72,6 +72,14 @@ def test_too_few_clients_go_on_or_fail_by_choice(tmp_path: Path) -> None:
         fails.serve()
 
 
+def test_absent_clients_are_waited_for_once_and_not_in_every_round(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1], clients=3, participation=srpfl.Everyone())
+    run = federation.serve(rounds=3)
+    assert [record.participants for record in run.rounds] == [[0, 1]] * 3
+    assert run.rounds[0].duration > 20 > run.rounds[1].duration + run.rounds[2].duration
+    assert len(federation.events("few")) == 1
+
+
 def test_no_client_at_all_is_a_clear_failure(tmp_path: Path) -> None:
     with pytest.raises(TooFewClientsError, match="start more nodes"):
         Federation(tmp_path, [], clients=3).serve()

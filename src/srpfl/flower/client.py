@@ -34,9 +34,9 @@ class OutOfTime(Exception):
     """The budget is spent."""
 
 
-def client_app(experiment: Build, data: Data) -> ClientApp:
+def client_app(experiment: Build, data: Data, *, device: str = "cpu") -> ClientApp:
     """The app of a node, for an experiment (or a function that makes it from Flower's context) and
-    a function that loads the node's own data.
+    a function that loads the node's own data. ``device`` is where it computes, such as "cuda".
 
     >>> import srpfl, srpfl.flower
     >>> everyone = srpfl.data.load("digits", clients=4)
@@ -65,11 +65,11 @@ def client_app(experiment: Build, data: Data) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        return Work(message, context, experiment, data).train()
+        return Work(message, context, experiment, data, device).train()
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        return Work(message, context, experiment, data).evaluate()
+        return Work(message, context, experiment, data, device).evaluate()
 
     return app
 
@@ -77,7 +77,9 @@ def client_app(experiment: Build, data: Data) -> ClientApp:
 class Work:
     """One message's work. The budget runs from the moment at which the node takes it up."""
 
-    def __init__(self, message: Message, context: Context, experiment: Build, data: Data) -> None:
+    def __init__(
+        self, message: Message, context: Context, experiment: Build, data: Data, device: str
+    ) -> None:
         self.message, self.task = message, read_task(message.content)
         self.ends = time.monotonic() + self.task.budget
         self.store = _store(context, self.task)
@@ -90,7 +92,7 @@ class Work:
         like, initial = partition(state_of(self.model), is_personal)
         self.shared = read_shared(message.content, like)
         self.personal = self.store.load(initial)
-        self.engine = LoopEngine(self.model, data(context), loss=self._timed_loss)
+        self.engine = LoopEngine(self.model, data(context), loss=self._timed_loss, device=device)
 
     def train(self) -> Message:
         task = self.task

@@ -53,6 +53,7 @@ class FlowerTransport:
         self._called = -ROLL_CALL
         self._counted = dict(counted)  # the last round in which each client counted
         self._told: dict[int, int] = {}  # what each client has heard of that, for certain
+        self._expected = self.population
         self._round = 0
         self._began = now()
         self._batch = 0
@@ -81,7 +82,8 @@ class FlowerTransport:
         while True:
             self._listen()
             free = self._free()
-            if len(free) >= need:
+            # Once waited for in vain, absent clients are not waited for again.
+            if len(free) >= min(need, max(self._expected, len(self._roll.node_of))):
                 return free
             if self._now() - self._began >= self.patience.clients:
                 break
@@ -90,6 +92,7 @@ class FlowerTransport:
         if not free or self.patience.few == "fail":
             raise TooFewClientsError(f"{text}: start more nodes, or give them more time")
         self.events.note("few", text, round=self._round)
+        self._expected = max(1, len(self._roll.node_of))
         return free
 
     def send(self, request: Request) -> Iterator[Arrival]:
