@@ -7,7 +7,8 @@ import sys
 
 import srpfl
 
-HEAVY = ["flwr", "matplotlib", "sklearn", "pandas", "pyarrow", "PIL", "typer", "rich", "plotly"]
+HEAVY = ["flwr", "matplotlib", "sklearn", "pandas", "pyarrow", "PIL", "typer", "rich"]
+HEAVY += ["tensorboard", "mlflow", "wandb"]
 
 
 def test_the_public_names() -> None:

@@ -19,7 +19,18 @@ app = typer.Typer(
 )
 
 # Each is a module of that name here, with a function of that name in it, or a group of commands.
-COMMANDS = ["demo", "run", "compare", "reproduce", "linear", "theory", "report", "watch", "deploy"]
+COMMANDS = [
+    "demo",
+    "run",
+    "compare",
+    "reproduce",
+    "linear",
+    "theory",
+    "report",
+    "watch",
+    "export",
+    "deploy",
+]
 
 for name in COMMANDS:
     module = importlib.import_module(f"srpfl.cli.{name}")

@@ -1,0 +1,52 @@
+"""MLflow: a run in an experiment, in a database file or on a server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from srpfl.trackers.base import Tracker, flat
+
+LONGEST = 500  # characters of a parameter that every MLflow store takes
+BATCH = 100  # parameters at once
+
+
+class MLflow(Tracker):
+    """Logs to MLflow; ``uri`` is a server's or a file's, such as ``sqlite:///mlflow.db``.
+
+    Without one, MLflow's own setting counts (MLFLOW_TRACKING_URI).
+    """
+
+    package, extra = "mlflow", "mlflow"
+
+    def __init__(self, experiment: str = "srpfl", *, uri: str | None = None) -> None:
+        super().__init__()
+        self.experiment, self.uri = experiment, uri
+
+    def start(self, name: str, done: int) -> None:
+        from mlflow import MlflowClient
+        from mlflow.entities import Param
+
+        # A client of our own: mlflow's global "active run" may be somebody else's.
+        self._client = MlflowClient(tracking_uri=self.uri)
+        found = self._client.get_experiment_by_name(self.experiment)
+        place = found.experiment_id if found else self._client.create_experiment(self.experiment)
+        self._run = self._client.create_run(place, run_name=name).info.run_id
+        params = [
+            Param(key, str(value)[:LONGEST])
+            for key, value in flat(self.config).items()
+            if value is not None
+        ]
+        for first in range(0, len(params), BATCH):
+            self._client.log_batch(self._run, params=params[first : first + BATCH])
+
+    def log(self, metrics: Mapping[str, float], round: int) -> None:
+        from mlflow.entities import Metric
+
+        now = int(1000 * time.time())
+        self._client.log_batch(
+            self._run, [Metric(name, value, now, round) for name, value in metrics.items()]
+        )
+
+    def finish(self) -> None:
+        self._client.set_terminated(self._run)
