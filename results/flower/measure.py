@@ -23,7 +23,7 @@ from srpfl.config import Config
 from srpfl.report.plots import accuracy_against_time
 
 HERE = Path(__file__).parent
-WORKS = [40, 40, 40, 40, 200, 800]  # a slow node takes five, a very slow one twenty times as long
+WORKS = [20, 20, 20, 20, 100, 400]  # a slow node takes five, a very slow one twenty times as long
 COMMON = {
     "data": "digits",
     "clients": len(WORKS),
@@ -35,18 +35,19 @@ COMMON = {
     "seed": 0,
 }
 METHODS = {
-    "fedrep": {"method": "fedrep", "rounds": 8},
-    "srpfl": {"method": "srpfl", "rounds": 12, "start": 3, "every": 8},
+    "fedrep": {"method": "fedrep", "rounds": 6},
+    "srpfl": {"method": "srpfl", "rounds": 10, "start": 3, "every": 8},
 }
 KEPT = ("config.json", "rounds.jsonl", "evaluations.jsonl", "timing.jsonl", "events.jsonl")
 
 
 def main() -> None:
-    runs = []
+    runs, loads = [], {}
     for name, options in METHODS.items():
         with tempfile.TemporaryDirectory() as scratch:
             out = Path(scratch) / name
             play_locally(Config.of({**COMMON, **options}), WORKS, out)
+            loads[name] = os.getloadavg()[2]  # over the last quarter of an hour
             (HERE / name).mkdir(exist_ok=True)
             for file in KEPT:
                 shutil.copy(out / file, HERE / name / file)
@@ -62,7 +63,7 @@ def main() -> None:
             run.name: [round(record.duration, 1) for record in run.rounds] for run in runs
         },
         "work of each node": WORKS,
-        "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
+        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "load": loads},
     }
     (HERE / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     accuracy_against_time(runs, path=HERE / "accuracy.png", communication=[0.0], target=target)

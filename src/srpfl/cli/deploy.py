@@ -88,18 +88,21 @@ def play_locally(
     from srpfl.errors import ConfigError
 
     try:
-        from srpfl.flower.configured import write_app
+        from srpfl.flower.configured import deployed, write_app
         from srpfl.flower.local import LocalFlower
     except ModuleNotFoundError as error:
         if error.name != "flwr":
             raise
         raise ConfigError("deployment needs Flower: pip install 'srpfl[flower]'") from None
     personal = (out.absolute().parent / f"{out.name}-personal").resolve()
+    options, patience = dataclasses.asdict(config), {"budget": budget}
+    # Mistakes are found here, before anything is started.
+    experiment = deployed(config, patience=patience, out=out)
+    experiment.participation.begin(experiment.clients)
     with tempfile.TemporaryDirectory(prefix="srpfl-") as scratch:
-        options, patience = dataclasses.asdict(config), {"budget": budget}
         app = write_app(Path(scratch) / "app", options=options, patience=patience, out=out)
         with ProgressLine(hidden=quiet) as line, LocalFlower(Path(scratch) / "flower") as flower:
-            line.begin(config.method, config.number("rounds", 60), 0)
+            line.begin(experiment.name, experiment.rounds, 0)
             for number, work in enumerate(works):
                 own = {"partition-id": number, "work": work, "personal-dir": str(personal)}
                 flower.start_node(f"node-{number}", own)

@@ -68,15 +68,20 @@ def write_app(
 
 
 def from_options(context: Context) -> Experiment:
-    config = _config(context)
+    patience = json.loads(str(context.run_config["patience"]))
+    return deployed(_config(context), patience=patience, out=Path(str(context.run_config["out"])))
+
+
+def deployed(config: Config, *, patience: dict[str, Any], out: Path) -> Experiment:
+    """The experiment that these options stand for."""
     choices = experiment(config)
     return Experiment(
         **{name: choices[name] for name in ("name", "model", "algorithm", "participation")},
         **{name: choices[name] for name in ("rounds", "seed", "evaluations", "stop_at")},
         evaluate_every=config.evaluate_every,
         clients=config.number("clients", 50),
-        out=str(context.run_config["out"]),
-        patience=Patience(**json.loads(str(context.run_config["patience"]))),
+        out=out,
+        patience=Patience(**patience),
         options=choices["options"],
     )
 

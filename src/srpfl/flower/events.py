@@ -26,3 +26,12 @@ class Events:
             entry = {"at": time.time(), "round": round + 1, "client": client, "what": what}
             with self.path.open("a") as file:
                 file.write(json.dumps({**entry, "why": why}) + "\n")
+
+    def summary(self) -> str:
+        """How often what happened.
+
+        >>> Events().summary()
+        'nothing happened'
+        """
+        counted = ", ".join(f"{what}: {count}" for what, count in sorted(self.counts.items()))
+        return counted or "nothing happened"

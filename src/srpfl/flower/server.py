@@ -85,6 +85,7 @@ def serve(
             transport.gather()
             state = _play_all(experiment, state, transport, history, folder)
             transport.finish()
+            print(f"srpfl: beside the rounds: {events.summary()}", flush=True)
         finally:
             history.end()
         return Run(config, history.rounds, history.evaluations, state)

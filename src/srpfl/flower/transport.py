@@ -134,7 +134,7 @@ class FlowerTransport:
 
     def evaluate(self, state: State) -> dict[str, list[Score]]:
         """Each client's test results by kind of evaluation, none (0 of 0) where it gave none."""
-        self._round = state.round
+        self._round = state.round - 1  # events belong to the round that is over
         kinds = self.experiment.kinds
         limit = self._now() + self.patience.evaluation
         scores: dict[str, list[Score]] = {
@@ -159,7 +159,7 @@ class FlowerTransport:
                 break
             self._sleep(self.patience.poll)
         for client in sorted(waiting):
-            self.events.note("not evaluated", "no answer in time", client=client, round=state.round)
+            self.events.note("not evaluated", "no answer in time", client=client, round=self._round)
         return scores
 
     def finish(self) -> None:
@@ -274,7 +274,7 @@ class FlowerTransport:
             found = read_scores(reply.content, kinds, client=client, round=round)
         except (Refused, GaveUp) as error:
             why = str(error) or "it gave up"
-            self.events.note("not evaluated", why, client=client, round=round)
+            self.events.note("not evaluated", why, client=client, round=self._round)
         else:
             for kind in kinds:
                 scores[kind][client] = found[kind]
