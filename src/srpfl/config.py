@@ -86,7 +86,7 @@ class Config:
     seconds_per_sample: float = option(0.01, "of a device with score 1000, with clock=devices")
 
     optimizer: str = option("sgd", "sgd or adam")
-    lr: float = option(0.01, "learning rate")
+    lr: float | None = option(None, "learning rate (0.01; digits: 0.012)")
     momentum: float | None = option(None, "of SGD (0.5 for fedrep and srpfl, else 0)")
     weight_decay: float = option(1e-4, "on weights, not on biases")
     batch_size: int = option(10, "samples per step")
@@ -256,12 +256,14 @@ def build_rule(config: Config, kind: type[Algorithm]) -> Rule:
         return HessianFreeMAML(
             alpha=config.maml_alpha, beta=config.maml_beta, delta=config.maml_delta
         )
+    usual_lr = config.recipe.lr if config.recipe else 0.01
+    lr = usual_lr if config.lr is None else config.lr
     if config.optimizer == "sgd":
         usual = 0.5 if kind is FedRep else 0.0
         momentum = usual if config.momentum is None else config.momentum
-        return SGD(lr=config.lr, momentum=momentum, weight_decay=config.weight_decay)
+        return SGD(lr=lr, momentum=momentum, weight_decay=config.weight_decay)
     if config.optimizer == "adam":
-        return Adam(lr=config.lr, weight_decay=config.weight_decay)
+        return Adam(lr=lr, weight_decay=config.weight_decay)
     raise unknown("optimizer", config.optimizer, ["sgd", "adam"])
 
 

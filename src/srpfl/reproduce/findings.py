@@ -55,15 +55,18 @@ def _cost(row: Row, twin: Row) -> str:
 
 def _ahead(by_name: dict[str, Row]) -> list[str]:
     mine = by_name.get("srpfl")
-    if mine is None or mine.common_time["0"] is None or len(by_name) < 3:
+    if mine is None or len(by_name) < 3:
         return []
+    if mine.common_time["0"] is None:
+        return ["srpfl is the first to come to fedrep's accuracy (C = 0): **not shown**."]
     others = {n: r.common_time["0"] for n, r in by_name.items() if n != "srpfl"}
     faster = [name for name, time in others.items() if time and time < mine.common_time["0"]]
-    better = [n for n, r in by_name.items() if r.final > mine.final + 0.0005 and n != "srpfl"]
+    rivals = [name for name in by_name if name not in ("srpfl", "fedrep")]
+    better = [name for name in rivals if by_name[name].final > mine.final]
     return [
         f"srpfl is the first to come to fedrep's accuracy (C = 0): {_verdict(not faster)}"
         + (f", {', '.join(faster)} came before it." if faster else "."),
-        f"srpfl ends with the best accuracy: {_verdict(not better)}"
+        f"srpfl ends above all others but its twin: {_verdict(not better)}"
         + (f", {', '.join(better)} ended above it." if better else "."),
     ]
 
@@ -73,7 +76,6 @@ def _flanp(by_name: dict[str, Row]) -> list[str]:
     if mine is None or theirs is None:
         return []
     gap = 100 * (mine.final - theirs.final)
-    # "Far behind" is the paper's word; five points is where we draw that line.
     return [
         f"flanp-ft stays far behind srpfl: {_verdict(gap >= 5)}, it ends {gap:.2f} points below."
     ]
