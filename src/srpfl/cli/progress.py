@@ -1,10 +1,12 @@
-"""A progress line on a terminal: stage, n, round, simulated time, accuracy, time left."""
+"""A progress line on a terminal: stage, n, round, simulated time, accuracy, speed, time left."""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -36,6 +38,7 @@ class ProgressLine(Watcher):
             disable=hidden or not sys.stderr.isatty(),
         )
         self._accuracy = ""
+        self._communication = 0.0
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -49,14 +52,19 @@ class ProgressLine(Watcher):
     ) -> None:
         self._bars.stop()
 
+    def setting(self, config: Mapping[str, Any]) -> None:
+        self._communication = float(config["communication"])
+
     def begin(self, name: str, rounds: int, done: int) -> None:
-        self._accuracy = ""
+        self._accuracy, self._done, self._started = "", done, time.monotonic()
         self._task = self._bars.add_task(name, total=rounds, completed=done, status="")
 
     def round(self, record: RoundRecord) -> None:
+        seconds = max(time.monotonic() - self._started, 1e-9)
         status = (
             f"stage {record.stage}, n = {record.wait}/{record.asked}, "
-            f"time {record.computing:.1f}{self._accuracy}"
+            f"time {record.time(self._communication):.1f}{self._accuracy}, "
+            f"{(record.round - self._done) / seconds:.1f} rounds/s"
         )
         self._bars.update(self._task, completed=record.round, status=status)
 
