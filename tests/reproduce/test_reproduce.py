@@ -1,0 +1,111 @@
+"""The paper's grid in tiny form, on the embedded digits (real images: tests/data)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from srpfl.errors import ConfigError
+from srpfl.folder import ROUNDS
+from srpfl.reproduce import TRAININGS, Panel, check, train, write
+from srpfl.reproduce.grid import evaluated
+from srpfl.reproduce.page import faults
+from srpfl.run import Run
+
+NOTE = {"command": "srpfl reproduce fig3 ...", "trained": 7, "device": "a test", "seconds": 1.0}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("results")
+    _, trained = train(Panel("fig3", "digits", rounds=2, clients=10), out)
+    assert trained == len(TRAININGS)
+    write(out, "fig3", NOTE)
+    return out
+
+
+def test_seven_trainings_give_nine_curves(results: Path) -> None:
+    table = json.loads((results / "fig3" / "table.json").read_text())["digits"]
+    assert [row["method"] for row in table] == [
+        "fedavg",
+        "fedavg-ft",
+        "flanp",
+        "flanp-ft",
+        "fedrep",
+        "srpfl",
+        "lg-fedavg",
+        "lg-srpfl",
+        "hf-maml",
+    ]
+    assert all(row["speedup"].keys() == {"0", "10", "100"} for row in table if row["speedup"])
+    assert (results / "fig3" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert len((results / "fig3" / "table.csv").read_text().splitlines()) == 10
+
+
+def test_a_second_call_trains_nothing_and_writes_the_same(results: Path) -> None:
+    before = (results / "fig3" / "table.json").read_bytes()
+    _, trained = train(Panel("fig3", "digits", rounds=2, clients=10), results)
+    assert trained == 0
+    write(results, "fig3", None)
+    assert (results / "fig3" / "table.json").read_bytes() == before
+
+
+def test_finished_runs_keep_records_and_no_weights(results: Path) -> None:
+    for folder in (results / "fig3" / "digits").iterdir():
+        assert not (folder / "checkpoints").exists()
+        assert (folder / ROUNDS).exists()
+
+
+def test_a_run_that_was_stopped_is_finished_later(tmp_path: Path) -> None:
+    panel = Panel("fig5", "digits", methods=("srpfl",), rounds=2, clients=10)
+    assert train(panel, tmp_path, deadline=0.0)[1] == 0  # long past: nothing is begun
+    assert train(panel, tmp_path)[1] == 1
+    folder = tmp_path / "fig5" / "digits" / "srpfl-seed0"
+    lines = (folder / ROUNDS).read_text().splitlines(keepends=True)
+    (folder / ROUNDS).write_text(lines[0])
+    assert train(panel, tmp_path)[1] == 1
+    assert (folder / ROUNDS).read_text().splitlines(keepends=True) == lines
+
+
+def test_true_results_pass_and_false_ones_are_named(results: Path, tmp_path: Path) -> None:
+    assert check(results) == []
+    copy = tmp_path / "copy"
+    shutil.copytree(results, copy)
+    table = copy / "fig3" / "table.json"
+    table.write_text(table.read_text().replace("fedrep", "fedwrong"))
+    assert [text for text in check(copy) if "table.json does not follow from the records" in text]
+    assert check(copy) == []  # it was rebuilt
+    folder = copy / "fig3" / "digits" / "srpfl-seed0"
+    lines = (folder / ROUNDS).read_text().splitlines(keepends=True)
+    (folder / ROUNDS).write_text(lines[0])
+    assert any("srpfl is claimed for seeds [0]" in text for text in check(copy))
+
+
+def test_a_clock_that_does_not_follow_from_the_arrivals_is_a_fault(results: Path) -> None:
+    folder = results / "fig3" / "digits" / "fedrep-seed0"
+    assert faults(Run.load(folder)) == []
+    lines = (folder / ROUNDS).read_text()
+    try:
+        first = json.loads(lines.splitlines()[0])
+        wrong = lines.replace(f'"duration":{first["duration"]}', '"duration":0.5')
+        assert wrong != lines
+        (folder / ROUNDS).write_text(wrong)
+        assert any("the clock of round" in text for text in faults(Run.load(folder)))
+    finally:
+        (folder / ROUNDS).write_text(lines)
+
+
+def test_the_headline_pair_is_evaluated_every_second_round_up_to_60() -> None:
+    assert evaluated("srpfl", 150) == [*range(2, 61, 2), *range(70, 151, 10)]
+    assert evaluated("fedavg", 7) == [5, 7]
+    assert evaluated("fedrep", 2) == [2]
+
+
+def test_names_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown figure 'fig9'"):
+        Panel("fig9", "digits")
+    with pytest.raises(ConfigError, match="unknown training 'srpfi': did you mean 'srpfl'"):
+        Panel("fig3", "digits", methods=("srpfi",))
