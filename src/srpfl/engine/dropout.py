@@ -41,7 +41,9 @@ def with_keyed_dropout(model: nn.Module) -> nn.Module:
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Dropout:
-                setattr(parent, name, KeyedDropout(child.p, layer))
+                # One that drops nothing needs no key, and does not make features random.
+                keyed = KeyedDropout(child.p, layer) if child.p > 0 else nn.Identity()
+                setattr(parent, name, keyed)
                 layer += 1
     return model
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
@@ -32,7 +36,7 @@ class CapturedSteps:
             self._step(0)
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with _no_collection(), torch.cuda.graph(self.graph):
             self.losses = self._steps()
 
     def begin(self, carried: Carried, frozen: Params, common: Params) -> None:
@@ -65,3 +69,16 @@ class CapturedSteps:
         with torch.no_grad():
             for place, tensor in zip(to, given, strict=True):
                 place.copy_(tensor)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """An old graph that happens to be collected during a capture would spoil it."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
