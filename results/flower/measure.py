@@ -23,7 +23,7 @@ from srpfl.config import Config
 from srpfl.report.plots import accuracy_against_time
 
 HERE = Path(__file__).parent
-WORKS = [20, 20, 20, 20, 100, 400]  # a slow node takes five, a very slow one twenty times as long
+WORKS = [40, 40, 40, 40, 200, 1200]  # a slow node does five, a very slow one thirty times as much
 COMMON = {
     "data": "digits",
     "clients": len(WORKS),

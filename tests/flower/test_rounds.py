@@ -31,6 +31,20 @@ def test_a_late_answer_changes_nothing(tmp_path: Path) -> None:
     assert not slow.kept(1).exists()
 
 
+def test_an_answer_that_comes_between_two_rounds_is_late_too(tmp_path: Path) -> None:
+    schedule = srpfl.Doubling(schedule=[(2, 1), (3, 1)])
+    federation = Federation(tmp_path, [1, 5, 1], participation=schedule)
+    federation.serve(rounds=2)  # the second round waits for the straggler before it begins
+    assert [event["client"] for event in federation.events("late")] == [1]
+
+
+def test_a_straggler_is_evaluated_when_it_is_done_with_its_stale_work(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 9, 1])
+    federation.serve(rounds=1, evaluate_every=1)
+    assert [event["client"] for event in federation.events("late")] == [1]
+    assert federation.events("not evaluated") == []
+
+
 def test_a_busy_node_is_given_no_more_work(tmp_path: Path) -> None:
     federation = Federation(tmp_path, [1, 1e6, 1])
     run = federation.serve()

@@ -7,7 +7,7 @@ still at work is left alone until its answer, by then useless, has come.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -56,7 +56,6 @@ class FlowerTransport:
         self._expected = self.population
         self._round = 0
         self._began = now()
-        self._batch = 0
         self._answers: dict[int, Answer] = {}
 
     @property
@@ -99,11 +98,13 @@ class FlowerTransport:
         """Yields once n good answers are there: only beside others can a norm be judged."""
         self._round, self._answers = request.round, {}
         wants = request.wants_gradient
-        waiting = self._post(TRAIN, request.asked, request.round, request.shared, gradient=wants)
+        batch, waiting = self._post(
+            TRAIN, request.asked, request.round, request.shared, gradient=wants
+        )
         deadline = request.call.deadline
         while True:
-            for letter, reply in self._listen():
-                if (client := letter.client) in waiting and client is not None:
+            for client, reply in self._listen({batch}):
+                if client in waiting:
                     waiting.discard(client)
                     self._open(client, reply, request)
             waiting &= self._roll.node_of.keys()  # whoever has left will not answer
@@ -147,13 +148,13 @@ class FlowerTransport:
         while self._now() < limit:
             free = [client for client in self._free() if client not in asked]
             if free:
-                waiting |= self._post(EVALUATE, free, state.round, state.shared)
+                batch, reached = self._post(EVALUATE, free, state.round, state.shared)
+                batches.add(batch)
+                waiting |= reached
                 asked |= set(free)
-                batches.add(self._batch)
-            for letter, reply in self._listen(batches):
-                if letter.client is not None:
-                    waiting.discard(letter.client)
-                    self._mark(letter.client, reply, state.round, scores)
+            for client, reply in self._listen(batches):
+                waiting.discard(client)
+                self._mark(client, reply, state.round, scores)
             waiting &= self._roll.node_of.keys()
             if not waiting and self._roll.node_of.keys() <= asked:
                 break
@@ -191,9 +192,9 @@ class FlowerTransport:
         shared: Params | None,
         *,
         gradient: bool = False,
-    ) -> set[int]:
-        """Write to clients; those that the letter is on its way to come back."""
-        self._batch = self._mail.batch()
+    ) -> tuple[int, set[int]]:
+        """Write to clients; the letters' number and those that they are on their way to."""
+        batch = self._mail.batch()
         arrays = None if shared is None else pack(shared)
         useful = self.patience.work if kind == TRAIN else self.patience.evaluation
         letters = []
@@ -209,22 +210,24 @@ class FlowerTransport:
                 kinds=",".join(self.experiment.kinds),
             )
             node = self._roll.node_of[client]
-            letter = Letter(node, kind, self._batch, client, task.counted, round)
+            letter = Letter(node, kind, batch, client, task.counted, round)
             letters.append((letter, task_record(task, arrays)))
         failed = self._mail.push(letters, useful=useful)
         for letter in failed:
             self.events.note("failed", "Flower took no message", client=letter.client, round=round)
-        return set(clients) - {letter.client for letter in failed if letter.client is not None}
+        return batch, set(clients) - {
+            letter.client for letter in failed if letter.client is not None
+        }
 
-    def _listen(self, batches: set[int] | None = None) -> list[tuple[Letter, Message]]:
-        """See who is there and what has come; answers to older letters are dropped here."""
+    def _listen(self, batches: Collection[int] = ()) -> list[tuple[int, Message]]:
+        """See who is there and what has come: the answers to these letters, by client. Answers to
+        older ones are dropped here."""
         if self._now() - self._called >= ROLL_CALL:
             self._called = self._now()
             new = self._roll.update(set(self._grid.get_node_ids()), self._round)
             batch = self._mail.batch()
             hello = task_record(Task(self.experiment.name, 0, 0, 0, 0.0, 0))
             self._mail.push([(Letter(n, HELLO, batch), hello) for n in new], useful=0.0)
-        current = batches or {self._batch}
         answers = []
         replies, strange = self._mail.pull()
         for message in strange:
@@ -236,8 +239,8 @@ class FlowerTransport:
                 continue
             if not reply.has_error():
                 self._told[letter.client] = letter.counted
-            if letter.batch in current:
-                answers.append((letter, reply))
+            if letter.batch in batches:
+                answers.append((letter.client, reply))
             elif letter.kind == TRAIN:
                 why = f"its answer to round {letter.round + 1} is dropped"
                 self.events.note("late", why, client=letter.client, round=self._round)
