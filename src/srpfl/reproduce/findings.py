@@ -77,7 +77,8 @@ def _flanp(by_name: dict[str, Row]) -> list[str]:
         return []
     gap = 100 * (mine.final - theirs.final)
     return [
-        f"flanp-ft stays far behind srpfl: {_verdict(gap >= 5)}, it ends {gap:.2f} points below."
+        f"flanp-ft stays far behind srpfl (by five points): {_verdict(gap >= 5)}, it ends "
+        f"{abs(gap):.2f} points {'below' if gap > 0 else 'above'}."
     ]
 
 
