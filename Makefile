@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format docs clean
+.PHONY: demo test check format docs pictures clean
 
 demo: $(STAMP)
 	$(BIN)/srpfl demo
@@ -19,6 +19,17 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Nothing is fetched but the builder itself; a warning, such as a broken link, is an error.
+docs: $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/sphinx-build -W --keep-going -q docs site
+	@echo site/index.html
+
+# The pictures of README and docs, anew from the demo.
+pictures: demo
+	PYTHONPATH=tests/report $(BIN)/python docs/pictures.py runs/demo
+	PYTHONPATH=tests/report $(BIN)/python docs/pictures.py results/fig3/cifar10 cifar10-report 0.7
 
 # The stamp is written last, so an install that was interrupted is done again.
 $(STAMP): pyproject.toml constraints.txt

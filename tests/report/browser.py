@@ -134,6 +134,7 @@ ARGUMENTS = [
     "--remote-debugging-pipe",
     "--no-sandbox",
     "--disable-gpu",
+    "--hide-scrollbars",
     "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--no-first-run",

@@ -39,7 +39,7 @@ function drawCurves() {
   if (view.target !== null && 100 * view.target >= low && 100 * view.target <= high) {
     const y = ys(100 * view.target);
     root.append(svg("line", { class: "goal", x1: margin.left, x2: xs(end), y1: y, y2: y }));
-    root.append(svg("text", { x: margin.left + 4, y: y - 5 }, `target ${(100 * view.target).toFixed(1)} %`));
+    root.append(svg("text", { x: xs(end) - 2, y: y - 5, "text-anchor": "end" }, `target ${(100 * view.target).toFixed(1)} %`));
   }
   for (const { run, points } of lines) {
     const path = points.map((p, i) => `${i ? "L" : "M"}${xs(along(p)).toFixed(1)} ${ys(100 * p.accuracy).toFixed(1)}`);
@@ -106,6 +106,7 @@ function drawTable() {
   const now = (cost) => ({ class: cost === view.cost ? "now" : "" });
   const head = html("tr", {}, html("th", {}, "method"), html("th", {}, "last accuracy"));
   for (const cost of costs) head.append(html("th", now(cost), "time to target", html("br"), `C = ${number(cost)}`));
+  head.append(html("th", {}, "speed-up", html("br"), "over"));
   for (const cost of costs) head.append(html("th", now(cost), "speed-up", html("br"), `C = ${number(cost)}`));
   const body = html("tbody");
   for (const group of groups) {
@@ -119,10 +120,11 @@ function drawTable() {
       const words = !shown(group, cost) ? "–" : value === null ? "not reached" : number(value, 4);
       row.append(html("td", { class: `${now(cost).class} ${value === null ? "none" : ""}` }, words));
     }
+    row.append(html("td", { class: "none" }, twin(group) === group ? "" : twin(group)));
     for (const cost of costs) {
       const [slow, fast] = [time(twin(group), cost), time(group, cost)];
       const words = twin(group) === group ? "" : slow !== null && fast ? `${(slow / fast).toFixed(2)}×` : "–";
-      row.append(html("td", { ...now(cost), title: `over ${twin(group)}` }, words));
+      row.append(html("td", now(cost), words));
     }
     body.append(row);
   }
