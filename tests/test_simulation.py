@@ -166,6 +166,27 @@ def test_a_cut_record_file_is_said_and_its_round_is_played_again(tmp_path: Path,
     assert records(tmp_path / "whole") == records(folder)
 
 
+def test_a_lost_evaluation_is_made_again(tmp_path: Path, capsys) -> None:
+    run_of_six(tmp_path / "whole")
+    folder = tmp_path / "damaged"
+    run_of_six(folder)
+    lines = folder / "evaluations.jsonl"
+    lines.write_bytes(lines.read_bytes()[:-5])
+    tiny.simulate(out=folder, rounds=6, resume=True)
+    assert "evaluations.jsonl, line 12, is damaged" in capsys.readouterr().err
+    assert records(tmp_path / "whole") == records(folder)
+
+
+def test_two_processes_do_not_write_to_one_run(tmp_path: Path) -> None:
+    class Again(srpfl.Watcher):
+        def round(self, record):
+            tiny.simulate(out=tmp_path / "run", resume=True)
+
+    with pytest.raises(RunFolderError, match="another process is playing the run"):
+        tiny.simulate(out=tmp_path / "run", watchers=[Again()])
+    assert len(tiny.simulate(out=tmp_path / "run", resume=True).rounds) == 4
+
+
 def test_a_run_with_everything_damaged_starts_again(tmp_path: Path, capsys) -> None:
     run_of_six(tmp_path / "whole")
     folder = tmp_path / "damaged"

@@ -11,9 +11,10 @@ checkpoints/, personal/
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from srpfl import checkpoint
 from srpfl.errors import RunFolderError
@@ -24,20 +25,27 @@ from srpfl.split import Params
 
 Record = TypeVar("Record", RoundRecord, EvaluationRecord)
 Counts = Sequence[Sequence[int]]
-CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING = (
+CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING, LOCK = (
     "config.json",
     "partition.json",
     "rounds.jsonl",
     "evaluations.jsonl",
     "timing.jsonl",
+    ".lock",
 )
+
+
+def on_stderr(text: str) -> None:
+    """Standard output belongs to results."""
+    print(f"srpfl: {text}", file=sys.stderr)
 
 
 class RunFolder:
     """Where a run keeps what it has done."""
 
-    def __init__(self, path: Path, *, say: Callable[[str], None] = print) -> None:
+    def __init__(self, path: Path, *, say: Callable[[str], None] = on_stderr) -> None:
         self.path, self._say = path, say
+        self._lock: IO[str] | None = None
 
     def create(self, config: dict[str, Any], counts: Counts | None = None) -> None:
         """Claim an empty or new folder for a run."""
@@ -54,6 +62,7 @@ class RunFolder:
                 )
         except OSError as error:
             raise RunFolderError(f"cannot write to {self.path}: {error.strerror}") from error
+        self._claim()
         checkpoint.write_text(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
         if counts is not None:
             checkpoint.write_text(self.path / PARTITION, json.dumps(counts) + "\n")
@@ -99,14 +108,46 @@ class RunFolder:
 
     def restore(self, initial: Params) -> tuple[State, PersonalParts] | None:
         """Go back to the last good state: records after it are cut off, to be made again."""
-        found = checkpoint.load(self.path, initial, rounds=len(self.rounds()), say=self._say)
+        self._claim()
+        rounds, evaluations = self.rounds(), self.evaluations()
+        whole = self._whole(len(rounds), evaluations)
+        found = checkpoint.load(self.path, initial, rounds=whole, say=self._say)
         reached = found[0].round if found else 0
         checkpoint.forget_after(self.path, reached)
-        kept_rounds = [record for record in self.rounds() if record.round <= reached]
-        kept_evaluations = [record for record in self.evaluations() if record.round <= reached]
-        checkpoint.write_text(self.path / ROUNDS, "".join(map(to_line, kept_rounds)))
-        checkpoint.write_text(self.path / EVALUATIONS, "".join(map(to_line, kept_evaluations)))
+        for name, records in ((ROUNDS, rounds), (EVALUATIONS, evaluations)):
+            kept = [to_line(record) for record in records if record.round <= reached]
+            checkpoint.write_text(self.path / name, "".join(kept))
         return found
+
+    def release(self) -> None:
+        """Let other processes write here again."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _claim(self) -> None:
+        """Make sure that nobody else writes to this run; the system forgets the lock with us."""
+        try:
+            self._lock = (self.path / LOCK).open("w")
+            _lock(self._lock)
+        except BlockingIOError:
+            self.release()
+            raise RunFolderError(
+                f"another process is playing the run in {self.path}: wait for it, or stop it"
+            ) from None
+        except OSError as error:
+            raise RunFolderError(f"cannot write to {self.path}: {error.strerror}") from error
+
+    def _whole(self, rounds: int, evaluations: Sequence[EvaluationRecord]) -> int:
+        """How many rounds have all their records, with the evaluations that were due."""
+        config, done = self.config(), {(record.round, record.kind) for record in evaluations}
+        missing: list[int] = [
+            due
+            for due in config.get("evaluate_at", [])
+            for kind in config.get("evaluations", [])
+            if (due, kind) not in done
+        ]
+        return min([rounds, *(due - 1 for due in missing)])
 
     def _append(self, name: str, line: str) -> None:
         try:
@@ -134,3 +175,10 @@ class RunFolder:
 
 def round_off(seconds: float) -> float:
     return round(seconds, 3)
+
+
+def _lock(file: IO[str]) -> None:
+    if sys.platform != "win32":  # which has no such lock; there it is left to the user
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

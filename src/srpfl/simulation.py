@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -111,24 +111,26 @@ def simulate(
         options=options,
     )
     counts = class_counts(data).tolist() if data.clients <= PICTURED else None
-    folder = None
-    if out is not None:
-        folder = RunFolder(Path(out), say=lambda text: print(f"srpfl: {text}", file=sys.stderr))
-        state, parts = _open(folder, config, counts, resume, state, parts)
-    elif resume:
-        raise ConfigError("resume needs the folder of the run: out='DIR'")
+    with ExitStack() as closing:
+        if isinstance(engine, str):
+            workers = make_engine(engine, model, data, device=device, precision=precision)
+            closing.callback(getattr(workers, "close", lambda: None))
+        else:
+            workers = engine
+        folder = None
+        if out is not None:
+            folder = RunFolder(Path(out))
+            closing.callback(folder.release)
+            state, parts = _open(folder, config, counts, resume, state, parts)
+        elif resume:
+            raise ConfigError("resume needs the folder of the run: out='DIR'")
 
-    workers = (
-        make_engine(engine, model, data, device=device, precision=precision)
-        if isinstance(engine, str)
-        else engine
-    )
-    transport = VirtualTransport(
-        data=data, engine=workers, clock=clock, plan=plan, parts=parts, seed=seed
-    )
-    history = History(folder, watchers)
-    history.begin(config["name"], rounds, state.round, config)
-    try:
+        transport = VirtualTransport(
+            data=data, engine=workers, clock=clock, plan=plan, parts=parts, seed=seed
+        )
+        history = History(folder, watchers)
+        history.begin(config["name"], rounds, state.round, config)
+        closing.callback(history.end)
         while state.round < rounds and not history.reached(stop_at, algorithm.headline):
             started = time.perf_counter()
             state, record = play(
@@ -161,10 +163,6 @@ def simulate(
                     or history.reached(stop_at, algorithm.headline)
                 ):
                     folder.save(state, parts)
-    finally:
-        history.end()
-        if isinstance(engine, str) and hasattr(workers, "close"):
-            workers.close()
     return Run(config, history.rounds, history.evaluations, state, parts, counts)
 
 
