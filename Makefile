@@ -1,11 +1,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNNABLE := $(VENV)/.runnable
 STAMP := $(VENV)/.installed
 
 .PHONY: demo test check format docs pictures clean
 
-demo: $(STAMP)
+demo: $(RUNNABLE)
 	$(BIN)/srpfl demo
 
 test: $(STAMP)
@@ -31,10 +32,15 @@ pictures: demo
 	PYTHONPATH=tests/report $(BIN)/python docs/pictures.py runs/demo
 	PYTHONPATH=tests/report $(BIN)/python docs/pictures.py results/fig3/cifar10 cifar10-report 0.7
 
-# The stamp is written last, so an install that was interrupted is done again.
-$(STAMP): pyproject.toml constraints.txt
+# A stamp is written last, so an install that was interrupted is done again. The demo needs less
+# than the tests, and a newcomer should not wait for the rest.
+$(RUNNABLE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $(RUNNABLE)
+
+$(STAMP): $(RUNNABLE)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,flower]'
 	touch $(STAMP)
 
