@@ -55,7 +55,7 @@ class _ConvReluPool(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return plain(x, weight, bias)
+        return stacked(x[None], weight[None], bias[None])[0]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -153,7 +153,7 @@ def _only_user(node: fx.Node, model: nn.Module, kind: str) -> fx.Node | None:
 def _is(node: fx.Node, model: nn.Module, kind: str) -> bool:
     module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
     if kind == "conv":
-        return type(module) is nn.Conv2d and _simple(module)
+        return isinstance(module, nn.Conv2d) and _simple(module)
     if kind == "relu":
         relus = (F.relu, torch.relu)
         return isinstance(module, nn.ReLU) or node.target in relus or node.target == "relu"

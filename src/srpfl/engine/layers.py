@@ -1,8 +1,8 @@
 """Linear layers and convolutions that know what a stack of clients is.
 
 ``torch.vmap`` turns a model into one for a stack of clients, whatever its layers. For the two
-layers that do nearly all the work its own rules are slow: gradients of weights come out transposed,
-and convolutions become grouped ones. Here both layers bring a rule of their own.
+layers that do nearly all the work its own rules are slow: gradients of linear weights come out
+transposed, and convolutions lose their images' layout. Here both bring a rule of their own.
 """
 
 from __future__ import annotations
@@ -16,17 +16,30 @@ from torch import Tensor, nn
 
 
 def with_stackable_layers(model: nn.Module) -> nn.Module:
-    """A copy of the model whose linear layers can be stacked cheaply. Names stay as they are."""
+    """A copy of the model whose layers can be stacked cheaply. Names stay as they are."""
     model = copy.deepcopy(model)
     for module in model.modules():
         if type(module) is nn.Linear:
             module.__class__ = StackableLinear
+        elif type(module) is nn.Conv2d and module.padding_mode == "zeros":
+            module.__class__ = StackableConv2d
     return model
 
 
 class StackableLinear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         return linear(input, self.weight, self.bias)
+
+
+class StackableConv2d(nn.Conv2d):
+    def forward(self, input: Tensor) -> Tensor:
+        outputs: Tensor = _Convolution.apply(  # type: ignore[no-untyped-call]
+            input,
+            self.weight,
+            self.bias,
+            (self.stride, self.padding, self.dilation, self.groups),
+        )
+        return outputs
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -96,3 +109,44 @@ class _StackedLinear(torch.autograd.Function):
             torch.bmm(grad.mT, x) if ctx.needs_input_grad[1] else None,
             grad.sum(1) if ctx.needs_input_grad[2] else None,
         )
+
+
+class _Convolution(torch.autograd.Function):
+    """A stack of one is no stack, and parameters common to all need none: both are an ordinary
+    convolution. It is only ever differentiated under vmap, whose rule hands over to PyTorch."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, how: Any) -> Tensor:
+        return F.conv2d(x, weight, bias, *how)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        how: Any,
+    ) -> tuple[Tensor, int]:
+        x_at, weight_at, bias_at = in_dims[:3]
+        if weight_at is None and bias_at is None:
+            x = x.movedim(x_at or 0, 0)
+            folded = F.conv2d(x.flatten(0, 1), weight, bias, *how)
+            return folded.reshape(*x.shape[:2], *folded.shape[1:]), 0
+        if info.batch_size == 1:
+            one, filters, shift = (
+                tensor if at is None or tensor is None else tensor.select(at, 0)
+                for tensor, at in ((x, x_at), (weight, weight_at), (bias, bias_at))
+            )
+            assert one is not None
+            assert filters is not None
+            return F.conv2d(one, filters, shift, *how)[None], 0
+        outputs: Tensor = torch.vmap(
+            lambda x, weight, bias: F.conv2d(x, weight, bias, *how),
+            in_dims=(x_at, weight_at, bias_at),
+        )(x, weight, bias)
+        return outputs, 0

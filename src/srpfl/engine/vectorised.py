@@ -39,7 +39,7 @@ from srpfl.split import Params
 T = TypeVar("T")
 CPU_STACK = 4 << 20  # bytes of parameters in a stack beyond which a CPU's caches are too small
 SMALLEST_PASS = 50
-CPU_PASS = 250  # samples in one forward pass without gradients
+CPU_PASS = 100  # samples in one forward pass without gradients
 CPU_BLOCK = 32 << 20  # bytes of inputs that are made ready at a time
 
 
@@ -298,8 +298,7 @@ class VectorisedEngine:
                     batches = images.reshape(-1, width, *images.shape[1:])
                     features = problem.outputs({}, common, batches, own).flatten(0, 1)
                 else:
-                    nothing = index.new_zeros(1)
-                    features = problem.outputs({}, common, images[None], nothing)[0]
+                    features = problem.forward(common, images)
                 parts.append(features)
         return torch.cat(parts)
 
