@@ -35,9 +35,10 @@ SKETCH = 256  # numbers kept of a vector; inner products are then right to 1/√
 STACKED = 2**24  # numbers of stacked answers held at once
 
 # Before there is evidence: a tenth of the way per round. It weighs as much as so many rounds.
-USUAL_PULL, USUAL_WEIGHT = 0.1, 20.0
-LEAST_PULL, MOST_PULL = 0.02, 0.5
+USUAL_PULL, USUAL_WEIGHT = 0.1, 100.0
+LEAST_PULL, MOST_PULL = 0.06, 0.5
 COMPARED = 100  # rounds over which updates are compared with the next: the pull changes slowly
+FEW = 5.0  # the rounds that it takes to believe that differences last
 
 # Less persistence than this cannot be told from chance within a memory of some tens of rounds.
 CHANCE = 0.2
@@ -131,7 +132,7 @@ class Signal:
         The same clients with data of their own differ in the same way each time; no number of
         rounds with them averages that out. Other clients in every round, or fresh data: 0.
         """
-        seen = 1 - (self.changed + USUAL_WEIGHT / 4) / (self.repeats + USUAL_WEIGHT / 4)
+        seen = 1 - (self.changed + FEW) / (self.repeats + FEW)
         return max(0.0, seen - CHANCE) / (1 - CHANCE)
 
     @property

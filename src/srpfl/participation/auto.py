@@ -105,9 +105,9 @@ class Auto(Sampling):
         worth = (2 - pull) / pull
 
         def progress(wait: int) -> float:
-            # What only others know: the part that lasts is a pull that n answers do not feel.
-            unheard = lasting * (1 / n - 1 / wait)
-            return worth * (squared + unheard) - fresh / wait
+            # What lasts is a pull towards the optimum of these clients and away from that of all.
+            own = lasting * (1 / wait - 1 / ranks[-1])
+            return worth * (squared - own) - fresh / wait
 
         def duration(wait: int) -> float:
             return arrivals.wait_for(wait) + communication

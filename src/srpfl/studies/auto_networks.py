@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -79,7 +79,7 @@ def summary(
     setting: Setting,
     fedrep: Sequence[Run],
     schedule: Sequence[Run],
-    auto: dict[float, Sequence[Run]],
+    auto: Mapping[float, Sequence[Run]],
 ) -> dict[str, Any]:
     """Times to FedRep's own accuracies, final accuracies, and the n that Auto chose."""
     targets = {
@@ -111,6 +111,23 @@ def summary(
         "srpfl": {"final": fmean(_final(run) for run in schedule), "slow": _slow(schedule)},
         "auto": costs,
     }
+
+
+def verdict(found: dict[str, Any]) -> dict[str, Any]:
+    """Auto's times over those of the two others, by C and target; differences of the slow."""
+    answer: dict[str, Any] = {"targets": found["targets"]}
+    for cost, runs in found["auto"].items():
+        answer[f"C = {cost}"] = {
+            mark: {name: _ratio(times["auto"], times[name]) for name in ("fedrep", "srpfl")}
+            for mark, times in runs["times"].items()
+        } | {"final": round(runs["final"] - found["fedrep"]["final"], 4)}
+        if runs["slow"] is not None:
+            answer[f"C = {cost}"]["slow"] = round(runs["slow"] - found["fedrep"]["slow"], 4)
+    return answer
+
+
+def _ratio(time: float | None, other: float | None) -> float | None:
+    return round(time / other, 3) if time is not None and other else None
 
 
 def write(file: Path, found: dict[str, Any]) -> None:

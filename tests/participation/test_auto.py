@@ -1,0 +1,315 @@
+"""Auto's estimates against updates whose truth is known, and its choices against the best ones."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import srpfl
+from srpfl import linear
+from srpfl.clock import Equal, FixedExponential
+from srpfl.config import Config, build_participation
+from srpfl.errors import ConfigError
+from srpfl.participation import Auto, Call, Everyone, Outcome
+from srpfl.participation._arrivals import Arrivals
+from srpfl.participation._signal import SKETCH, Glance, Signal, look, sketch
+from srpfl.participation.auto import choices
+from srpfl.rounds import Answer
+
+
+def outcome(
+    updates: np.ndarray[Any, Any],
+    *,
+    times: list[float],
+    asked: int,
+    communication: float = 0.0,
+    sent: np.ndarray[Any, Any] | None = None,
+) -> Outcome:
+    """A round in which the answers moved by these updates."""
+    origin = torch.from_numpy(np.zeros(updates.shape[1]) if sent is None else sent)
+    answers = [
+        Answer(i, times[i], {"w": origin + torch.from_numpy(update)}, 0.0, 1)
+        for i, update in enumerate(updates)
+    ]
+    call = Call(ask=asked, wait=len(answers))
+    return Outcome(0, call, range(asked), answers, times[-1], communication, {"w": origin})
+
+
+# What a round says
+
+
+def test_a_round_is_summed_up_by_its_mean_and_its_variance() -> None:
+    updates = np.array([[1.0, 0.0], [3.0, 4.0], [2.0, 2.0]])
+    seen = look(outcome(updates, times=[1.0, 2.0, 3.0], asked=5, sent=np.array([7.0, 7.0])))
+    assert seen.answers == 3
+    assert seen.update == pytest.approx([2.0, 2.0])
+    assert seen.position == pytest.approx([7.0, 7.0])
+    assert seen.spread == pytest.approx((5 + 5 + 0) / 2)  # over n − 1
+
+
+def test_one_answer_has_no_spread_and_whole_numbers_are_left_out() -> None:
+    sent = {"w": torch.zeros(2), "steps": torch.tensor(3)}
+    answer = Answer(0, 1.0, {"w": torch.ones(2), "steps": torch.tensor(4)}, 0.0, 1)
+    seen = look(Outcome(0, Call(ask=2, wait=1), [0, 1], [answer], 1.0, 0.0, sent))
+    assert seen.spread is None
+    assert seen.update.tolist() == [1.0, 1.0]
+
+
+def test_a_sketch_keeps_inner_products() -> None:
+    rng = np.random.default_rng(0)
+    one, two = rng.standard_normal((2, 50_000))
+    short = [sketch([torch.from_numpy(v)]) for v in (one, one + two)]
+    assert len(short[0]) == SKETCH
+    error = short[0] @ short[1] - one @ (one + two)
+    # Dealt out at random, a product of lengths L1 and L2 is off by about L1·L2·√(2/256).
+    lengths = np.linalg.norm(one) * np.linalg.norm(one + two)
+    assert abs(error) < 4 * lengths * math.sqrt(2 / SKETCH)
+    assert sketch([torch.from_numpy(one + two)]) == pytest.approx(
+        short[0] + sketch([torch.from_numpy(two)])
+    )
+
+
+# What rounds say together
+
+
+def stream_of_updates(
+    rounds: int, *, answers: int, pull: float, noise: float, distance: float, dim: int = 40
+) -> tuple[Signal, np.ndarray[Any, Any]]:
+    """u = −α (x − x*) + ε with E‖ε‖² = noise/n, x* = 0; returns the estimate and the position."""
+    rng = np.random.default_rng(1)
+    x = np.full(dim, distance / math.sqrt(dim))
+    signal = Signal()
+    for _ in range(rounds):
+        update = -pull * x + rng.standard_normal(dim) * math.sqrt(noise / answers / dim)
+        spread = noise * rng.chisquare(dim * (answers - 1)) / (dim * (answers - 1))
+        signal = signal.after(Glance(answers, update, x, spread), memory=4.0)
+        x = x + update
+    return signal, x
+
+
+def test_the_variance_of_the_answers_is_found() -> None:
+    signal, _ = stream_of_updates(40, answers=4, pull=0.1, noise=2.0, distance=10.0)
+    assert signal.variance == pytest.approx(2.0, rel=0.1)  # 40·3·40 squares: 2 % each way
+
+
+def test_without_noise_the_expected_update_is_known_exactly() -> None:
+    signal, x = stream_of_updates(20, answers=4, pull=0.1, noise=0.0, distance=10.0)
+    assert signal.squared(x) == pytest.approx(0.1**2 * float(x @ x))
+
+
+def test_the_pull_is_learnt() -> None:
+    fast, _ = stream_of_updates(100, answers=8, pull=0.3, noise=1e-4, distance=10.0)
+    slow, _ = stream_of_updates(100, answers=8, pull=0.05, noise=1e-4, distance=10.0)
+    assert fast.pull > 0.15  # the prior holds it back
+    assert slow.pull < 0.09
+
+
+def test_near_the_floor_distance_is_neither_lost_nor_invented() -> None:
+    """At the floor of n answers ‖E u‖² is α/(2 − α) of noise/n; single rounds cannot tell."""
+    ratios = []
+    for rounds in range(150, 250, 10):
+        signal, x = stream_of_updates(rounds, answers=4, pull=0.1, noise=1.0, distance=3.0)
+        ratios.append(signal.squared(x) / (0.1**2 * float(x @ x)))
+    assert 0.6 < np.mean(ratios) < 1.8
+
+
+def test_differences_that_come_back_are_told_from_noise() -> None:
+    rng = np.random.default_rng(0)
+    own = rng.standard_normal((6, 30))  # what the six participants always want
+    lasting, passing = Signal(), Signal()
+    for _ in range(60):
+        same = own + 0.1 * rng.standard_normal((6, 30))
+        other = rng.standard_normal((6, 30))
+        for updates in (same, other):
+            seen = look(outcome(updates, times=[1.0] * 6, asked=6))
+            if updates is same:
+                lasting = lasting.after(seen, memory=4.0)
+            else:
+                passing = passing.after(seen, memory=4.0)
+    assert lasting.persistence > 0.7
+    assert passing.persistence < 0.1
+
+
+# How long a round waits
+
+
+def test_waits_are_means_where_answers_were_waited_for() -> None:
+    seen = Arrivals(asked=8, ranks=(1, 2, 4, 8)).after([1.0, 2.0, 4.0, 6.0]).after([1.0, 4.0])
+    assert seen.wait_for(2) == pytest.approx(3.0)
+    # The second round did not wait for four: their gap to the second answer is the first round's.
+    assert seen.wait_for(4) == pytest.approx(3.0 + 4.0)
+
+
+def test_clients_of_equal_speed_are_expected_to_come_together() -> None:
+    assert Arrivals(asked=64, ranks=(1, 4, 64)).after([2.0] * 4).wait_for(64) == 2.0
+
+
+def test_the_missing_are_expected_to_be_at_least_exponentially_slow() -> None:
+    rng = np.random.default_rng(3)
+    times = np.sort(rng.exponential(size=128))
+    seen = Arrivals(asked=128, ranks=(1, 16, 32, 64, 128)).after(times[:64].tolist())
+    assert math.log(2) + 0.9 * math.log(64) < seen.wait_for(128) < 10 * math.log(64)
+
+
+# What is chosen
+
+
+def test_the_choices_double_and_then_halve_the_rest() -> None:
+    assert choices(2, 32) == [2, 4, 8, 16, 24, 28, 30, 31, 32]
+    assert choices(10, 100) == [10, 20, 40, 50, 75, 88, 94, 97, 99, 100]
+    assert choices(5, 5) == [5]
+    assert choices(1, 2) == [1, 2]
+
+
+def after_one_round(communication: float, *, signal: float, noise: float = 1.0) -> int:
+    """n for round two, after a round with 4 of 128 exponential clients."""
+    rng = np.random.default_rng(0)
+    times = np.sort(rng.exponential(size=128))[:4].tolist()
+    updates = math.sqrt(noise / 50) * rng.standard_normal((4, 50)) + math.sqrt(signal / 50)
+    policy = Auto(start=4)
+    round = outcome(updates, times=times, asked=128, communication=communication)
+    return int(policy.learn(policy.begin(128), round)["wait"])
+
+
+def test_far_away_and_with_free_communication_few_are_enough() -> None:
+    assert after_one_round(0.0, signal=100.0) == 4
+
+
+def test_when_communication_dwarfs_the_waiting_everyone_is_waited_for_at_once() -> None:
+    assert after_one_round(1000.0, signal=100.0) == 128
+    assert after_one_round(1000.0, signal=0.0) == 128
+
+
+def test_the_dearer_communication_the_more_answers() -> None:
+    chosen = [after_one_round(c, signal=1.0) for c in (0.0, 0.1, 1.0, 10.0, 100.0)]
+    assert chosen == sorted(chosen)
+    assert chosen[0] < chosen[-1]
+
+
+def test_it_stays_while_there_is_progress_and_leaves_once_noise_holds_it() -> None:
+    """x* = 0, α = 0.1, fixed speeds, C = 0. With n answers the squared error cannot fall below
+    α·noise / (n (2 − α)); where waiting grows like n the best time to double is at twice that."""
+    rng = np.random.default_rng(2)
+    dim, noise, pull, asked = 40, 1.0, 0.1, 256
+    times = (np.arange(1, asked + 1) / asked).tolist()
+    policy = Auto(start=4)
+    memory, x = policy.begin(asked), np.full(dim, 1.0)
+    left_at = {}
+    for _ in range(400):
+        n = memory["wait"]
+        update = -pull * x + rng.standard_normal(dim) * math.sqrt(noise / n / dim)
+        spread = noise * rng.chisquare(dim * (n - 1)) / (dim * (n - 1))
+        memory = policy.after(memory, Glance(n, update, x, spread), times[:n], asked, 0.0)
+        x = x + update
+        floor = pull * noise / (n * (2 - pull)) / pull**2
+        if memory["wait"] > n and n not in left_at:
+            left_at[n] = float(x @ x) / floor
+    assert list(left_at)[:4] == [4, 8, 16, 32]
+    # A squared error of 40 coordinates is known to about a fifth, and what is not known counts.
+    assert all(0.7 < left_at[n] < 3 for n in (4, 8, 16, 32)), left_at
+    assert memory["wait"] >= asked / 2
+
+
+def test_it_goes_back_when_it_turns_out_to_have_gone_too_far() -> None:
+    """The last client takes a thousand times as long as anyone could guess from the others."""
+    policy, rng = Auto(start=4), np.random.default_rng(0)
+    memory = {**policy.begin(8), "wait": 8}
+    updates = 3.0 + 0.1 * rng.standard_normal((8, 10))
+    seen = outcome(updates, times=[1.0] * 7 + [1000.0], asked=8)
+    after = policy.learn(memory, seen)
+    assert after["wait"] == 7
+    assert after["account"]["why"] == "fewer answers get as far in less time"
+
+
+def test_a_single_answer_is_followed_by_two() -> None:
+    policy = Auto(start=1)
+    seen = outcome(np.ones((1, 3)), times=[1.0], asked=10)
+    after = policy.learn(policy.begin(10), seen)
+    assert after["wait"] == 2
+    assert after["account"]["why"] == "one answer alone shows no spread"
+
+
+def test_answers_that_all_agree_need_no_company() -> None:
+    policy = Auto(start=2)
+    seen = outcome(np.ones((2, 3)), times=[1.0, 3.0], asked=10)
+    assert policy.learn(policy.begin(10), seen)["wait"] == 2
+
+
+def test_memory_survives_json_and_decides_alike() -> None:
+    policy, rng = Auto(start=3), np.random.default_rng(0)
+    kept, stored = policy.begin(12), policy.begin(12)
+    for _ in range(5):
+        n = kept["wait"]
+        times = np.sort(rng.exponential(size=12))[:n].tolist()
+        seen = outcome(1 + rng.standard_normal((n, 20)), times=times, asked=12)
+        kept = policy.learn(kept, seen)
+        stored = json.loads(json.dumps(policy.learn(stored, seen), allow_nan=False))
+        assert stored["wait"] == kept["wait"]
+        assert stored["account"] == kept["account"]
+
+
+def test_wrong_parameters_are_refused() -> None:
+    with pytest.raises(ConfigError, match="memory must be at least 1"):
+        Auto(memory=0.5)
+    with pytest.raises(ConfigError, match="margin must be at least 0 and below 1"):
+        Auto(margin=1.0)
+    with pytest.raises(ConfigError, match="waits for 9 clients but only 8"):
+        Auto(start=9).begin(8)
+
+
+# In runs
+
+
+def test_it_has_a_name_on_the_command_line() -> None:
+    policy = build_participation(Config(participation="adaptive", start=3), "everyone")
+    assert policy == Auto(start=3)
+    assert policy.sees_communication
+
+
+def test_with_equal_speeds_it_is_fedrep_after_the_first_round() -> None:
+    problem = linear.Problem(clients=32, dim=10, rank=2, samples=10)
+    auto = linear.run(problem, participation=Auto(start=2), clock=Equal(), eta=0.1, rounds=60)
+    assert set(auto.participants[1:]) == {32}
+
+
+def test_in_the_linear_case_it_beats_waiting_for_everyone_and_ends_where_that_ends() -> None:
+    problem = linear.Problem(clients=64, dim=10, rank=2, samples=10)
+    fedrep, auto = (
+        linear.run(problem, participation=p, clock=FixedExponential(), eta=0.1, rounds=300)
+        for p in (Everyone(), Auto(start=4))
+    )
+    target = 2 * fedrep.floor
+    found, known = auto.time_to(target), fedrep.time_to(target)
+    assert found is not None
+    assert known is not None
+    assert found < 0.5 * known
+    assert auto.floor < 1.05 * fedrep.floor
+
+
+@pytest.mark.parametrize(
+    "algorithm", [srpfl.FedRep(head_epochs=1), srpfl.FedAvg(), srpfl.LGFedAvg()]
+)
+@pytest.mark.parametrize("sample", [1.0, 0.5])
+def test_it_works_with_any_algorithm_and_with_samples_and_keeps_an_account(
+    algorithm: Any, sample: float
+) -> None:
+    run = srpfl.simulate(
+        data=srpfl.data.load("digits", clients=10, partition=srpfl.data.Shards(3), seed=0),
+        model=srpfl.models.MLP(64, (16, 8), classes=10),
+        algorithm=algorithm,
+        participation=Auto(start=2, sample=sample),
+        clock=FixedExponential(communication=100.0),
+        rounds=3,
+        evaluate_every=0,
+    )
+    assert run.rounds[0].wait == 2
+    assert run.rounds[1].wait == round(10 * sample)  # C = 100: everyone who is asked
+    account = run.rounds[0].decision
+    assert account["chosen"] == run.rounds[1].wait
+    assert account["communication"] == 100.0
+    assert {"signal", "noise", "pull", "lasting", "wait_chosen", "wait_all", "why"} <= set(account)
