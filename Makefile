@@ -10,6 +10,7 @@ demo: $(RUNNABLE)
 	$(BIN)/srpfl demo
 
 test: $(STAMP)
+	-$(BIN)/python tests/report/get_browser.py
 	$(BIN)/pytest
 
 check: $(STAMP)

@@ -36,7 +36,6 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    pytest.importorskip("sphinx", reason="needs the docs extra: pip install 'srpfl[docs]'")
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", ROOT / "docs", tmp_path],
         capture_output=True,

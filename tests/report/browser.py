@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,13 +19,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+HOME = Path(sys.prefix) / "chromium"  # where get_browser.py puts one
 NAMES = ["chromium", "chromium-browser", "google-chrome", "chrome", "chrome-headless-shell"]
 
 
 def chromium() -> str | None:
-    """The browser's program: $CHROMIUM, or the first of the usual names that there is."""
-    named = os.environ.get("CHROMIUM")
-    return named or next(filter(None, map(shutil.which, NAMES)), None)
+    """The browser's program: $CHROMIUM, or the first of the usual names, or our own copy."""
+    own = str(HOME / "run") if (HOME / "run").exists() else None
+    places = [os.environ.get("CHROMIUM"), *map(shutil.which, NAMES), own]
+    return next(filter(None, places), None)
 
 
 class Page:

@@ -74,3 +74,4 @@ def keep(run: Run, folder: RunFolder, *, upto: int | None = None) -> None:
         folder.add(record)
     for tested in run.evaluations[done:upto]:
         folder.add(tested)
+    folder.release()
