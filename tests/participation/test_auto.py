@@ -105,7 +105,7 @@ def test_without_noise_the_expected_update_is_known_exactly() -> None:
 def test_the_pull_is_learnt() -> None:
     fast, _ = stream_of_updates(100, answers=8, pull=0.3, noise=1e-4, distance=10.0)
     slow, _ = stream_of_updates(100, answers=8, pull=0.05, noise=1e-4, distance=10.0)
-    assert fast.pull > 0.15  # the prior holds it back
+    assert fast.pull > 0.13  # what is usual holds it back: a hundred rounds of evidence against it
     assert slow.pull < 0.09
 
 

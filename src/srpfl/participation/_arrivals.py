@@ -53,7 +53,8 @@ class Arrivals:
             return math.fsum(self.gaps[: place + 1])
         last, time = self.ranks[len(self.gaps) - 1], math.fsum(self.gaps)
         halvings = self._shrunk(last, n) / math.log(2)
-        return time + self._pace() * math.log(2) * (GROWTH**halvings - 1) / math.log(GROWTH)
+        grown = (math.pow(GROWTH, halvings) - 1) / math.log(GROWTH)  # Σ of the growing halvings
+        return time + self._pace() * math.log(2) * grown
 
     def _pace(self) -> float:
         """Time per factor e of the missing: since the first answer, or of late if that is slower.

@@ -14,6 +14,9 @@ from srpfl.config import Config
 from srpfl.run import Run
 
 COMMUNICATIONS = (0.0, 10.0, 100.0)
+# Where communication is free, Auto takes more and shorter rounds: it is given so many times the
+# rounds of the others, and is judged by time like them.
+MORE_ROUNDS = 2.5
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ def study(
     setting = SETTINGS[name]
     common = {**setting.options, "evaluate_every": 1, **setting.clock, **overrides}
 
+    longer = round(MORE_ROUNDS * common["rounds"])
+
     def played(label: str, seed: int, **special: Any) -> Run:
         config = Config.of({**common, "seed": seed, **special}, source=name)
         return play_or_resume(config, runs / name / f"{label}-seed{seed}", quiet=quiet)
@@ -67,7 +72,7 @@ def study(
     auto = {
         cost: [
             played(f"auto-C{cost:g}", seed, method="srpfl", participation="adaptive",
-                   communication=cost)
+                   communication=cost, **({} if cost else {"rounds": longer}))
             for seed in seeds
         ]
         for cost in setting.communications

@@ -1,0 +1,67 @@
+"""The study plays what is missing, once, and its runs are those of the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srpfl import linear
+from srpfl.clock import DynamicExponential
+from srpfl.participation import Auto, Everyone
+from srpfl.studies import auto_linear, auto_plots
+from srpfl.studies.auto import write_cells
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto_linear, "ROUNDS", 60)
+
+
+@pytest.mark.usefixtures("short")
+def test_played_side_by_side_or_alone_a_run_is_the_same() -> None:
+    rows = auto_linear.compare(32, 5, ["dynamic"], [1.0])
+    problem = linear.Problem(clients=32, dim=20, rank=2, samples=20, noise=1.0, seed=5)
+    alone = {
+        "fedrep": Everyone(),
+        "auto": Auto(start=2),
+    }
+    for row in rows:
+        if row.method in alone:
+            cost = row.communication or 0.0
+            run = linear.run(
+                problem,
+                participation=alone[row.method],
+                clock=DynamicExponential(communication=cost),
+                eta=0.1,
+                rounds=60,
+            )
+            assert row.floor == pytest.approx(run.floor, rel=1e-9)
+            assert [n for n, rounds in row.waits for _ in range(rounds)] == list(run.participants)
+            floor = next(other.floor for other in rows if other.method == "fedrep")
+            time = run.time_to(4 * floor, 1.0)
+            assert row.time_to(4.0, 1.0) == pytest.approx(time if time else float("inf"))
+
+
+@pytest.mark.usefixtures("short")
+def test_a_stopped_study_goes_on_and_is_summed_up_and_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "linear.jsonl"
+    settings = {"clocks": ["fixed"], "clients": [32], "communications": [0.0, 100.0]}
+    first = auto_linear.study(file, seeds=[0], **settings)  # type: ignore[arg-type]
+    played = []
+    whole = auto_linear.compare
+    monkeypatch.setattr(auto_linear, "compare", lambda *a: played.append(a[1]) or whole(*a))
+    rows = auto_linear.study(file, seeds=[0, 1], **settings)  # type: ignore[arg-type]
+    assert played == [1]
+    assert [row.floor for row in rows[: len(first)]] == [row.floor for row in first]
+    table = auto_linear.cells(auto_linear.read(file))
+    assert len(table) == 2 * len(auto_linear.TARGETS)
+    assert auto_linear.verdict(table)["cells"] == len(table)
+    write_cells(tmp_path / "cells.csv", table)
+    assert len((tmp_path / "cells.csv").read_text().splitlines()) == len(table) + 1
+    auto_plots.draw_ratios(table, tmp_path / "ratios.png")
+    auto_plots.draw_waits(rows, tmp_path / "waits.png")
+    assert (tmp_path / "ratios.png").exists()
+    assert (tmp_path / "waits.png").exists()
