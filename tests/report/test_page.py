@@ -124,7 +124,8 @@ def test_a_run_that_looks_at_c_is_shown_only_at_its_own(page: Page, tmp_path: Pa
 
 def test_on_real_clients_there_is_no_c_to_move(page: Page, tmp_path: Path) -> None:
     opened(page, [made_up.run("srpfl", clock="RealTime")], tmp_path)
-    assert page.evaluate("document.getElementById('cost-control').hidden")
+    assert page.evaluate("document.getElementById('cost-control').offsetParent") is None
+    assert len(table(page)[0]) == 5  # a single time, and nothing about C
     assert "time (s)" in page.evaluate("document.querySelector('#curves svg').textContent")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -124,3 +125,45 @@ def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
         write_report([], tmp_path / "report.html")
     with pytest.raises(RunFolderError, match="holds no run"):
         find_runs([tmp_path])
+
+
+def test_the_command_exports_runs_for_other_tools(tmp_path: Path) -> None:
+    for name in ("fedrep", "srpfl"):
+        made_up.keep(made_up.run(name), RunFolder(tmp_path / "both" / name))
+    line = [sys.executable, "-c", "from srpfl.cli import main; main()", "export", "both"]
+    done = subprocess.run(
+        [*line, "--out", "tables"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "2 runs: tables\n", done.stderr
+    assert len(list(tmp_path.glob("tables/*/*.csv"))) == 2 * len(TABLES)
+    bad = subprocess.run(
+        [*line, "--to", "cvs"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert bad.returncode == 2
+    assert "did you mean 'csv'" in bad.stderr
+
+
+def test_a_terminal_shows_how_a_run_goes_on(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty", reason="needs a system with terminals")
+    controller, terminal = pty.openpty()
+    command = [sys.executable, "-c", "from srpfl.cli import main; main()", "run"]
+    options = ["--clients", "5", "--rounds", "4", "--communication", "10", "--out", "run"]
+    process = subprocess.Popen(
+        [*command, *options],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=terminal,
+        env={**os.environ, "COLUMNS": "160", "TERM": "xterm"},
+    )
+    os.close(terminal)
+    shown = b""
+    try:
+        while piece := os.read(controller, 65536):
+            shown += piece
+    except OSError:  # how a terminal says that the other side has gone
+        pass
+    os.close(controller)
+    assert process.wait(timeout=60) == 0
+    text = shown.decode()
+    for part in ("srpfl", "4/4", "stage 3, n = 5/5", "time 4", "accuracy", "rounds/s", "left"):
+        assert part in text, part

@@ -33,7 +33,7 @@ function drawCurves() {
   const { root, xs, ys, margin } = frame(parent, {
     width: Math.max(300, parent.clientWidth), height: 380,
     x: [0, all.length ? end : 1], y: all.length ? [low, high] : [0, 100],
-    xLabel: view.axis === "time" ? timeName(runs) + costWords(runs) : "round", yLabel: "accuracy (%)",
+    xLabel: view.axis === "time" ? timeName(runs) + costWords() : "round", yLabel: "accuracy (%)",
     label: "Accuracy against time",
   });
   if (view.target !== null && 100 * view.target >= low && 100 * view.target <= high) {
@@ -50,8 +50,8 @@ function drawCurves() {
   hoverCurves(root, lines, { xs, ys, margin, along });
 }
 
-function costWords(runs) {
-  return runs.length && runs.every((run) => run.real) ? "" : ` at C = ${number(view.cost)}`;
+function costWords() {
+  return allReal() ? "" : ` at C = ${number(view.cost)}`;
 }
 
 function hoverCurves(root, lines, { xs, ys, margin, along }) {
@@ -92,7 +92,8 @@ function drawTable() {
   const parent = byId("table");
   const groups = [...new Set(CONTENT.runs.map((run) => run.group))];
   const members = (group) => CONTENT.runs.filter((run) => run.group === group);
-  const costs = [...new Set([0, 10, 100, view.cost])].sort((a, b) => a - b);
+  const costs = allReal() ? [view.cost] : [...new Set([0, 10, 100, view.cost])].sort((a, b) => a - b);
+  const at = (cost) => (allReal() ? "" : `C = ${number(cost)}`);
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const time = (group, cost) => {
     const times = members(group).map((run) => timeTo(run, view.target, costOf(run, cost)));
@@ -105,9 +106,9 @@ function drawTable() {
   const shown = (group, cost) => members(group).every((run) => costOf(run, cost) !== null);
   const now = (cost) => ({ class: cost === view.cost ? "now" : "" });
   const head = html("tr", {}, html("th", {}, "method"), html("th", {}, "last accuracy"));
-  for (const cost of costs) head.append(html("th", now(cost), "time to target", html("br"), `C = ${number(cost)}`));
+  for (const cost of costs) head.append(html("th", now(cost), "time to target", html("br"), at(cost)));
   head.append(html("th", {}, "speed-up", html("br"), "over"));
-  for (const cost of costs) head.append(html("th", now(cost), "speed-up", html("br"), `C = ${number(cost)}`));
+  for (const cost of costs) head.append(html("th", now(cost), "speed-up", html("br"), at(cost)));
   const body = html("tbody");
   for (const group of groups) {
     const last = members(group).map((run) => points(run, 0).at(-1)).filter(Boolean);

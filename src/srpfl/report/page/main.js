@@ -10,6 +10,9 @@ const dearest = () => Math.max(200, ...CONTENT.runs.map((run) => 2 * run.communi
 const toCost = (position) => Number((dearest() * (position / SLIDER) ** 3).toPrecision(2));
 const toPosition = (cost) => Math.round(SLIDER * Math.min(1, cost / dearest()) ** (1 / 3));
 
+// On real clients communication is a part of the time, and there is no C to move.
+const allReal = () => CONTENT.runs.length > 0 && CONTENT.runs.every((run) => run.real);
+
 function setCost(cost) {
   view.cost = Math.max(0, cost);
   byId("cost").value = toPosition(view.cost);
@@ -28,8 +31,7 @@ function drawCosts() {
       setCost(cost);
     },
   }, number(cost))));
-  const moving = CONTENT.runs.some((run) => !run.real) || !CONTENT.runs.length;
-  byId("cost-control").hidden = byId("costs").hidden = !moving;
+  for (const id of ["cost-control", "costs", "cost-note"]) byId(id).hidden = allReal();
 }
 
 function drawLegend() {
@@ -54,7 +56,7 @@ function drawHeader() {
   const runs = CONTENT.runs;
   const data = [...new Set(runs.map((run) => `${run.config.data.name}, ${run.config.data.clients} clients`))];
   byId("subtitle").textContent = runs.length
-    ? `${runs.length} ${runs.length === 1 ? "run" : "runs"} on ${data.join("; ")}`
+    ? `${runs.length} ${runs.length === 1 ? "run" : "runs"}: ${data.join("; ")}`
     : "no run yet: the page fills as soon as there is one";
   document.title = runs.length ? `srpfl: ${[...new Set(runs.map((run) => run.group))].join(", ")}` : "srpfl report";
   const kinds = [...new Set(runs.flatMap((run) => Object.keys(run.curves)))];
