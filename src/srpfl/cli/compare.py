@@ -27,7 +27,7 @@ def compare(
     seeds: Annotated[int, typer.Option(help="how many seeds, beginning with --seed")] = 1,
     target: Annotated[
         float | None,
-        typer.Option(help="accuracy to reach (default: the best that all runs reached)"),
+        typer.Option(help="accuracy to reach (default: 95 % of the best that all runs reached)"),
     ] = None,
     costs: Annotated[str, typer.Option(help="values of C to show")] = "0,10,100",
     config: Annotated[Path | None, typer.Option(help="TOML file with options")] = None,

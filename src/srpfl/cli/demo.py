@@ -13,7 +13,7 @@ import typer
 def demo(
     out: Annotated[Path, typer.Option(help="folder for the runs and the plot")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="seed of everything random")] = 0,
-    rounds: Annotated[int, typer.Option(help="rounds to play")] = 60,
+    rounds: Annotated[int, typer.Option(help="rounds to play")] = 80,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Compare waiting for everyone (fedrep) with not waiting for stragglers (srpfl).
