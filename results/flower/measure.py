@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import shutil
-import tempfile
 from pathlib import Path
 
 import srpfl
@@ -23,6 +22,7 @@ from srpfl.config import Config
 from srpfl.report.plots import accuracy_against_time
 
 HERE = Path(__file__).parent
+WORKPLACE = Path("runs/flower-measurement")
 WORKS = [40, 40, 40, 40, 200, 1200]  # a slow node does five, a very slow one thirty times as much
 COMMON = {
     "data": "digits",
@@ -44,13 +44,13 @@ KEPT = ("config.json", "rounds.jsonl", "evaluations.jsonl", "timing.jsonl", "eve
 def main() -> None:
     runs, loads = [], {}
     for name, options in METHODS.items():
-        with tempfile.TemporaryDirectory() as scratch:
-            out = Path(scratch) / name
-            play_locally(Config.of({**COMMON, **options}), WORKS, out)
-            loads[name] = os.getloadavg()[2]  # over the last quarter of an hour
-            (HERE / name).mkdir(exist_ok=True)
-            for file in KEPT:
-                shutil.copy(out / file, HERE / name / file)
+        out = WORKPLACE / name
+        # A measurement that was interrupted goes on where it was.
+        play_locally(Config.of({**COMMON, **options}), WORKS, out)
+        loads[name] = os.getloadavg()[2]  # over the last quarter of an hour
+        (HERE / name).mkdir(exist_ok=True)
+        for file in KEPT:
+            shutil.copy(out / file, HERE / name / file)
         runs.append(srpfl.Run.load(HERE / name))
     target = runs[0].accuracy[-1].mean
     compared = compare(runs, communication=[0.0], target=target)

@@ -11,7 +11,6 @@ import srpfl
 import tiny
 from flower.federation import Federation
 from srpfl.errors import RunFolderError
-from srpfl.flower import server
 from srpfl.flower.transport import FlowerTransport
 from srpfl.folder import RunFolder
 
@@ -84,11 +83,10 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
 
 def test_two_servers_cannot_share_a_folder(tmp_path: Path) -> None:
     federation = Federation(tmp_path, [1, 1, 1])
-    folder = RunFolder(tmp_path / "run")
-    model = tiny.model()
-    with (
-        server._claimed(folder, server.deployment_config(federation.experiment, model)),
-        pytest.raises(RunFolderError, match="another server is at work"),
-        server._claimed(folder, server.deployment_config(federation.experiment, model)),
-    ):
-        pass
+    federation.serve(rounds=3)
+    first = RunFolder(tmp_path / "run")
+    first.restore({})
+    with pytest.raises(RunFolderError, match="another process"):
+        federation.serve(rounds=3)
+    first.release()
+    federation.serve(rounds=3)

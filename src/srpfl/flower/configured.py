@@ -77,7 +77,10 @@ def deployed(config: Config, *, patience: dict[str, Any], out: Path) -> Experime
     choices = experiment(config)
     return Experiment(
         **{name: choices[name] for name in ("name", "model", "algorithm", "participation")},
-        **{name: choices[name] for name in ("rounds", "seed", "evaluations", "stop_at")},
+        **{
+            name: choices[name]
+            for name in ("rounds", "seed", "evaluations", "evaluate_at", "stop_at")
+        },
         evaluate_every=config.evaluate_every,
         clients=config.number("clients", 50),
         out=out,

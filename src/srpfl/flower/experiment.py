@@ -16,6 +16,7 @@ from srpfl.errors import ConfigError
 from srpfl.evaluation import check_kinds, default_kinds
 from srpfl.participation.base import Participation
 from srpfl.participation.everyone import Everyone
+from srpfl.simulation import evaluated_rounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Patience:
     evaluation: float = 600.0
     settling: float = 60.0  # at the end, for the last participants to hear that they counted
     tries: int = 3  # of a round that nobody answers
-    poll: float = 0.25  # between two looks for answers
+    poll: float = 0.5  # between two looks for answers: each costs the SuperLink some work
 
     def __post_init__(self) -> None:
         if self.few not in ("go on", "fail"):
@@ -65,6 +66,7 @@ class Experiment:
     rounds: int = 60
     seed: int = 0
     evaluate_every: int | None = None  # in rounds; about ten evaluations by default, 0 for none
+    evaluate_at: Sequence[int] | None = None  # rounds, instead
     evaluations: Sequence[Evaluation] | None = None
     stop_at: float | None = None
     pretrained: bool = False
@@ -90,11 +92,10 @@ class Experiment:
         return default_kinds(self.algorithm) if chosen is None else tuple(chosen)
 
     @property
-    def every(self) -> int:
-        return max(1, self.rounds // 10) if self.evaluate_every is None else self.evaluate_every
-
-    def evaluates_after(self, round: int) -> bool:
-        return self.every > 0 and (round % self.every == 0 or round == self.rounds)
+    def evaluated(self) -> frozenset[int]:
+        """The rounds after which clients are tested."""
+        usual = max(1, self.rounds // 10) if self.evaluate_every is None else self.evaluate_every
+        return evaluated_rounds(self.rounds, usual, self.evaluate_at)
 
 
 Build = Experiment | Callable[[Context], Experiment]

@@ -3,10 +3,9 @@ restart."""
 
 from __future__ import annotations
 
-import fcntl
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +65,9 @@ def serve(
     state = initial_state(shared, experiment.participation, experiment.clients)
     config = deployment_config(experiment, model)
     folder = RunFolder(Path(experiment.out))
-    with _claimed(folder, config):
-        if found := folder.restore({}):
-            state = found[0]
+    with ExitStack() as closing:
+        closing.callback(folder.release)
+        state = _open(folder, config, state)
         history = History(folder, watchers)
         events = Events(folder.path)
         transport = FlowerTransport(
@@ -81,14 +80,12 @@ def serve(
             sleep=sleep,
         )
         history.begin(experiment.name, experiment.rounds, state.round, config)
-        try:
-            transport.gather()
-            state = _play_all(experiment, state, transport, history, folder)
-            transport.finish()
-            print(f"srpfl: beside the rounds: {events.summary()}", flush=True)
-        finally:
-            history.end()
-        return Run(config, history.rounds, history.evaluations, state)
+        closing.callback(history.end)
+        transport.gather()
+        state = _play_all(experiment, state, transport, history, folder)
+        transport.finish()
+        print(f"srpfl: beside the rounds: {events.summary()}", flush=True)
+    return Run(config, history.rounds, history.evaluations, state)
 
 
 def _play_all(
@@ -130,7 +127,7 @@ def _evaluate_if_due(
     experiment: Experiment, state: State, transport: FlowerTransport, history: History
 ) -> None:
     done = {record.kind for record in history.evaluations if record.round == state.round}
-    if state.round == 0 or not experiment.evaluates_after(state.round):
+    if state.round not in experiment.evaluated:
         return
     if done >= set(experiment.kinds):  # a server that went on may find it done
         return
@@ -161,33 +158,28 @@ def deployment_config(experiment: Experiment, model: nn.Module) -> dict[str, Any
         "data": {"name": "on the clients", "clients": experiment.clients},
         "rounds": experiment.rounds,
         "seed": experiment.seed,
-        "evaluate_every": experiment.every,
+        # Not the simulator's name for it: a server never goes back behind a round that counted.
+        "evaluated_after": sorted(experiment.evaluated),
         "evaluations": list(experiment.kinds),
         "stop_at": experiment.stop_at,
         "options": experiment.options,
     }
 
 
-@contextmanager
-def _claimed(folder: RunFolder, config: dict[str, Any]) -> Iterator[None]:
-    """The folder for one server alone: two of them would count answers twice."""
+def _open(folder: RunFolder, config: dict[str, Any], state: State) -> State:
+    """Begin in an empty folder, or go on with the run that is there. The folder is then this
+    server's alone: two of them would count answers twice."""
     if not (folder.path / CONFIG).exists():
         folder.create(config)
-    elif (before := folder.config()) != config:
+        return state
+    if (before := folder.config()) != config:
         changed = [key for key in config if before.get(key) != config[key]]
         raise RunFolderError(
             f"{folder.path} holds another run (it differs in {', '.join(changed)}): "
             "choose another folder"
         )
-    # The lock goes with the process, however that ends.
-    with (folder.path / CONFIG).open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunFolderError(
-                f"another server is at work in {folder.path}: stop it first"
-            ) from None
-        yield
+    found = folder.restore({})
+    return found[0] if found else state
 
 
 class Lines(Watcher):

@@ -24,7 +24,7 @@ from srpfl.participation.base import Call
 from srpfl.rounds import Answer, Arrival, Request, State
 from srpfl.split import Params
 
-ROLL_CALL = 1.0  # seconds between two looks at who is online
+ROLL_CALL = 2.0  # seconds between two looks at who is online
 
 
 class TooFewClientsError(SrpflError):
