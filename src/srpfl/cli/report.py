@@ -19,7 +19,7 @@ def report(
     ] = None,
     target: Annotated[
         float | None,
-        typer.Option(help="accuracy to reach (default: the best that all runs reached)"),
+        typer.Option(help="accuracy to reach (default: that of srpfl compare)"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 import srpfl
+from srpfl.comparison import compare
 from srpfl.methods import METHODS
 from srpfl.records import RoundRecord, mean_times
 from srpfl.report.style import DARK, DASHES, LIGHT, Style, styles
@@ -41,10 +42,9 @@ def content(
 
 
 def common_target(runs: Sequence[Run]) -> float | None:
-    """The best accuracy that every run reached, rounded down to a tenth of a per cent."""
-    bests = [max((point.mean for point in run.accuracy), default=None) for run in runs]
-    reached = [best for best in bests if best is not None]
-    return math.floor(min(reached) * 1000) / 1000 if reached else None
+    """The target that a comparison of the runs would take; None before the first evaluation."""
+    evaluated = [run for run in runs if run.accuracy]
+    return compare(evaluated, communication=()).target if evaluated else None
 
 
 def _run(run: Run, look: Style, folder: str, every: int) -> dict[str, Any]:
