@@ -1,0 +1,28 @@
+"""A number in the README is one that the committed records give."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_readmes_numbers_are_those_of_the_results() -> None:
+    table = json.loads((ROOT / "results" / "fig3" / "table.json").read_text())["cifar10"]
+    rows = {row["method"]: row for row in table}
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert len(rows["srpfl"]["seeds"]) == 3
+    assert f"in 1/{rows['srpfl']['speedup']['0']:.1f} of the time" in readme
+    gap = 100 * (rows["fedrep"]["final"] - rows["srpfl"]["final"])
+    assert f"ends {gap:.2f} points below it (three seeds)" in readme
+
+
+def test_the_results_follow_from_their_records(tmp_path: Path) -> None:
+    from srpfl.reproduce.page import build, faults, read
+
+    for folder in sorted((ROOT / "results").glob("fig*")):
+        panels = read(folder)
+        assert [text for runs in panels.values() for run in runs for text in faults(run)] == []
+        for name, text in build(folder.name, panels).items():
+            assert (folder / name).read_text() == text, f"{folder.name}/{name}"
