@@ -12,7 +12,7 @@ from srpfl.engine.base import Engine, Job, Local, Score
 from srpfl.engine.loop import LoopEngine
 from srpfl.engine.precision import Precision
 from srpfl.engine.vectorised import VectorisedEngine, refuse_batch_statistics
-from srpfl.engine.workers import WorkersEngine, cores
+from srpfl.engine.workers import WorkersEngine, can_fork, cores
 from srpfl.errors import ConfigError, unknown
 
 ENGINES = ("auto", "loop", "workers", "vectorised")
@@ -39,6 +39,8 @@ def make_engine(
     if name == "workers":
         if where.type != "cpu":
             raise ConfigError("workers are processes on CPU cores: a GPU takes engine='vectorised'")
+        if not can_fork():
+            raise ConfigError("worker processes need Linux: engine='vectorised' works here")
         return WorkersEngine(make, data)
     return LoopEngine(model, data, device=where, precision=precision) if name == "loop" else make()
 
@@ -59,7 +61,7 @@ def chosen_device(name: str) -> torch.device:
 def _worth_workers(model: nn.Module) -> bool:
     """Whether a client's steps take long enough to make up for telling other processes."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return cores() > 1 and parameters >= LARGE
+    return can_fork() and cores() > 1 and parameters >= LARGE
 
 
 def _stacks(model: nn.Module) -> bool:

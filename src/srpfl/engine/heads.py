@@ -13,7 +13,7 @@ from srpfl.engine import kernels
 from srpfl.engine.base import cross_entropy
 from srpfl.engine.layers import linear
 from srpfl.engine.precision import Forward, Precision
-from srpfl.engine.steps import Batch, Carried, owned
+from srpfl.engine.steps import Batch, Carried
 from srpfl.engine.task import Task
 from srpfl.local import SGD
 from srpfl.split import Params
@@ -78,11 +78,8 @@ def fits_kernel(task: Task, carried: Carried, batches: Batch, precision: Precisi
     return whole and kernels.heads_fit(*carried.params[f"{head}.weight"].shape[1:])
 
 
-def train_heads(
-    task: Task, carried: Carried, batches: Batch, precision: Precision
-) -> tuple[Carried, Tensor]:
-    """All steps of all heads at once; the losses are summed over the steps."""
-    carried = owned(carried)
+def train_heads(task: Task, carried: Carried, batches: Batch, precision: Precision) -> Tensor:
+    """All steps of all heads at once, in place; the losses are summed over the steps."""
     rule, head = task.rule, task.problem.head
     assert isinstance(rule, SGD)
     names = f"{head}.weight", f"{head}.bias"
@@ -101,7 +98,7 @@ def train_heads(
         (rule.lr, rule.momentum, rule.weight_decay),
         precision.computed == torch.bfloat16,
     )
-    return carried, losses[None]
+    return losses[None]
 
 
 def _shared_elsewhere(model: nn.Module, layer: nn.Module) -> bool:

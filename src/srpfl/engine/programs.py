@@ -13,9 +13,9 @@ from torch import Tensor
 from srpfl.engine.graphs import CapturedSteps
 from srpfl.engine.heads import fits_kernel, train_heads
 from srpfl.engine.precision import Precision
-from srpfl.engine.steps import Batch, Carried, advance, filled, flat, owned, take_step, traced
+from srpfl.engine.steps import Batch, Carried, advance, copy_all, filled, flat, take_step, traced
 from srpfl.engine.task import Task
-from srpfl.engine.updates import update_in_place
+from srpfl.engine.updates import update_in_place, with_factors
 from srpfl.split import Params
 
 KEPT = 64
@@ -35,38 +35,23 @@ class Programs:
 
     def run(
         self, task: Task, carried: Carried, frozen: Params, common: Params, batches: Batch
-    ) -> tuple[Carried, Tensor]:
-        """Take the steps in turn; the losses are steps x clients."""
+    ) -> Tensor:
+        """Take the steps in turn, writing over ``carried``; the losses are steps x clients."""
         if fits_kernel(task, carried, batches, self.precision):
             return train_heads(task, carried, batches, self.precision)
         if self.device.type == "cuda":
             return self._replay(task, carried, frozen, common, batches)
         first = Batch(*(tensor[0] for tensor in batches))
-        program = self._program(
-            task,
-            (carried, frozen, common, first),
-            lambda: _trace(task, carried, frozen, common, first),
-        )
-        losses: list[Tensor] = []
-        fixed = [*flat(frozen), *flat(common)]
-        if task.fused:
-            carried = owned(carried)
-        now = flat(carried)
+        tensors = carried, frozen, common, first
+        kind = FusedSteps if task.fused else TracedSteps
+        program = self._program(task, tensors, partial(kind, task, *tensors))
         with torch.no_grad():
-            for batch in zip(*batches, strict=True):
-                if task.fused:
-                    loss, *grads = program(*flat(carried.params), *fixed, *batch)
-                    update_in_place(
-                        task.rule, carried, dict(zip(carried.params, grads, strict=True))
-                    )
-                else:
-                    *now, loss = program(*now, *fixed, *batch)
-                losses.append(loss)
-        return carried if task.fused else filled(carried, now), torch.stack(losses)
+            losses: Tensor = program.run(carried, [*flat(frozen), *flat(common)], batches)
+        return losses
 
     def _replay(
         self, task: Task, carried: Carried, frozen: Params, common: Params, batches: Batch
-    ) -> tuple[Carried, Tensor]:
+    ) -> Tensor:
         steps = len(batches.y)
         size = -(-steps // -(-steps // UNROLLED))
         losses: list[Tensor] = []
@@ -76,12 +61,12 @@ class Programs:
             tensors = carried, frozen, common, some
             program = self._program(task, tensors, partial(CapturedSteps, task, *tensors))
             if program is not last:
-                carried = carried if last is None else last.carried
-                program.begin(carried, frozen, common)
+                program.begin(carried if last is None else last.carried, frozen, common)
             losses.append(program.run(some))
             last = program
         assert last is not None
-        return owned(last.carried), torch.cat(losses)
+        copy_all(carried, last.carried)
+        return torch.cat(losses)
 
     def _program(self, task: Task, tensors: Any, make: Callable[[], Any]) -> Any:
         carried, frozen, common, _ = tensors
@@ -96,11 +81,44 @@ class Programs:
         return self._kept[key][0]
 
 
-def _trace(
-    task: Task, carried: Carried, frozen: Params, common: Params, batch: Batch
-) -> Callable[..., list[Tensor]]:
-    """To the losses and gradients where the update is fused, else to what is carried on."""
-    if task.fused:
-        return traced(task.problem.losses_and_gradient, carried.params, frozen, common, batch)
-    step = partial(advance if task.ragged else take_step, task.problem, task.rule)
-    return traced(step, carried, frozen, common, batch)
+class TracedSteps:
+    """Steps as a list of tensor operations, for any rule."""
+
+    def __init__(
+        self, task: Task, carried: Carried, frozen: Params, common: Params, batch: Batch
+    ) -> None:
+        step = partial(advance if task.ragged else take_step, task.problem, task.rule)
+        self.program = traced(step, carried, frozen, common, batch)
+
+    def run(self, carried: Carried, fixed: list[Tensor], batches: Batch) -> Tensor:
+        now, losses = flat(carried), []
+        for batch in zip(*batches, strict=True):
+            *now, loss = self.program(*now, *fixed, *batch)
+            losses.append(loss)
+        copy_all(carried, filled(carried, now))
+        return torch.stack(losses)
+
+
+class FusedSteps:
+    """Gradients as a list of tensor operations, and the update in place."""
+
+    def __init__(
+        self, task: Task, carried: Carried, frozen: Params, common: Params, batch: Batch
+    ) -> None:
+        self.rule = task.rule
+        gradient = task.problem.losses_and_gradient
+        self.program = traced(gradient, carried.params, frozen, common, batch)
+        self.split = with_factors(self.program, len(carried.params))
+
+    def run(self, carried: Carried, fixed: list[Tensor], batches: Batch) -> Tensor:
+        params, losses = flat(carried.params), []
+        for batch in zip(*batches, strict=True):
+            loss, *found = self.program(*params, *fixed, *batch)
+            left = iter(found)
+            grads = {
+                name: (next(left), next(left)) if split else next(left)
+                for name, split in zip(carried.params, self.split, strict=True)
+            }
+            update_in_place(self.rule, carried, grads)
+            losses.append(loss)
+        return torch.stack(losses)

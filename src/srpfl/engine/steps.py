@@ -108,7 +108,7 @@ def advance(
     return only_active(batch.active, after, now), losses
 
 
-def traced(function: Callable[..., Any], *shape: Any) -> Callable[..., list[Tensor]]:
+def traced(function: Callable[..., Any], *shape: Any) -> fx.GraphModule:
     """A function of nested dicts and tuples as one from :func:`flat` tensors to flat tensors."""
 
     def unnested(*tensors: Tensor) -> list[Tensor]:
@@ -146,11 +146,17 @@ def owned(carried: Carried) -> Carried:
     return filled(carried, copies)  # type: ignore[no-any-return]
 
 
+def copy_all(to: Carried, given: Carried) -> None:
+    """Write one over the other."""
+    for place, tensor in zip(flat(to), flat(given), strict=True):
+        place.copy_(tensor)
+
+
 def _simplified(module: fx.GraphModule) -> fx.GraphModule:
     """Without what only autograd needed, and with a multiply-add as one pass over memory."""
     graph = module.graph
     for node in list(graph.nodes):
-        if node.target is aten.detach.default:
+        if _does_nothing(node):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
     for node in list(graph.nodes):
@@ -159,6 +165,19 @@ def _simplified(module: fx.GraphModule) -> fx.GraphModule:
     graph.eliminate_dead_code()
     module.recompile()
     return module
+
+
+def _does_nothing(node: fx.Node) -> bool:
+    if node.target is aten.detach.default:
+        return True
+    if node.target is aten.permute.default:
+        axes = node.args[1]
+        return list(axes) == list(range(len(axes)))  # type: ignore[arg-type]
+    reshapes = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
+    if node.target not in reshapes:
+        return False
+    given: Any = node.args[0]
+    return bool(given.meta["val"].shape == node.meta["val"].shape)
 
 
 def _fuse_scaling(node: fx.Node) -> None:

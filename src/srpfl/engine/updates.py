@@ -1,28 +1,35 @@
-"""A rule's update of all tensors in one pass over memory, where PyTorch has one."""
+"""A rule's update in as few passes over memory as can be."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
+from torch import Tensor, fx
 
 from srpfl.engine.steps import Carried
 from srpfl.local import SGD, Rule, is_bias
-from srpfl.split import Params
+
+Factors = tuple[Tensor, Tensor]  # of a gradient: the batched matrix product of the two
 
 
 def has_fused_update(rule: Rule) -> bool:
     return type(rule) is SGD
 
 
-def update_in_place(rule: Rule, carried: Carried, grads: Params) -> None:
+def update_in_place(rule: Rule, carried: Carried, grads: Mapping[str, Tensor | Factors]) -> None:
     """What ``rule.step`` does with these gradients, but written over ``carried``."""
     assert isinstance(rule, SGD)
-    decays = {True: 0.0, False: rule.weight_decay}
-    for biases, weight_decay in decays.items():
-        names = [name for name in carried.params if is_bias(name) == biases]
+    formed = {name: grad for name, grad in grads.items() if isinstance(grad, Tensor)}
+    for name, grad in grads.items():
+        if not isinstance(grad, Tensor):
+            _add_product(rule, carried, name, grad)
+    for biases, weight_decay in ((True, 0.0), (False, rule.weight_decay)):
+        names = [name for name in formed if is_bias(name) == biases]
         if names:
             torch._fused_sgd_(
                 [carried.params[name] for name in names],
-                [grads[name].contiguous() for name in names],
+                [formed[name].contiguous() for name in names],
                 [carried.moments["momentum"][name] for name in names] if rule.momentum else [],
                 weight_decay=weight_decay,
                 momentum=rule.momentum,
@@ -32,3 +39,34 @@ def update_in_place(rule: Rule, carried: Carried, grads: Params) -> None:
                 maximize=False,
                 is_first_step=False,
             )
+
+
+def _add_product(rule: SGD, carried: Carried, name: str, factors: Factors) -> None:
+    """The update with a gradient that never becomes a tensor of its own."""
+    value, decay = carried.params[name], 0.0 if is_bias(name) else rule.weight_decay
+    if rule.momentum:
+        speed = carried.moments["momentum"][name]
+        speed.baddbmm_(*factors, beta=rule.momentum)
+        if decay:
+            speed.add_(value, alpha=decay)
+        value.add_(speed, alpha=-rule.lr)
+    else:
+        value.baddbmm_(*factors, beta=1 - rule.lr * decay, alpha=-rule.lr)
+
+
+def with_factors(program: fx.GraphModule, grads: int) -> list[bool]:
+    """Let the program's last outputs, the gradients, be factors where they are products. Says
+    which are."""
+    graph = program.graph
+    output = next(node for node in graph.nodes if node.op == "output")
+    values = list(output.args[0])
+    split = []
+    first, last = values[:-grads], values[-grads:]
+    for node in last:
+        product = node.target is torch.ops.aten.bmm.default and len(node.users) == 1
+        split.append(product)
+        first += list(node.args) if product else [node]
+    output.args = (first,)
+    graph.eliminate_dead_code()
+    program.recompile()
+    return split

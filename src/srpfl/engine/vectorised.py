@@ -29,7 +29,7 @@ from srpfl.engine.loop import one_thread
 from srpfl.engine.precision import Precision, called
 from srpfl.engine.programs import Programs
 from srpfl.engine.schedule import Order, Schedule
-from srpfl.engine.steps import Batch, Carried, Problem
+from srpfl.engine.steps import Batch, Carried, Problem, filled, flat, owned
 from srpfl.engine.store import Held, Store
 from srpfl.engine.task import Task
 from srpfl.errors import ConfigError
@@ -217,28 +217,22 @@ class VectorisedEngine:
         if view.body is not None and not self.data.transform.augments and not key_names(view.body):
             once = self._features(view.body, cohort, cohort.held.x, _all(cohort.held))
         common = view.sees(cohort.common)
-        finished: list[Carried] = []
+        carried = owned(start)
         sums: list[Tensor] = []
         count = len(cohort.clients)
         size = self._stack_size(start.params)
         for rows in np.array_split(np.arange(count), -(-count // size)):
             first, last = int(rows[0]), int(rows[-1]) + 1
-            now = _rows(start, first, last)
             total = schedule.steps.new_zeros(last - first, dtype=self.precision.kept)
-            pieces: list[Carried] = []
             for order in schedule.orders(first, last, self._steps_at_once(cohort, last - first)):
                 active = len(order.rows)
-                if active < len(now.params[next(iter(now.params))]):
-                    pieces.append(_rows(now, active, None))
-                    now = _rows(now, 0, active)
                 batches = self._batches(cohort, view, order, once)
+                now = _rows(carried, first, first + active)
                 own = {n: v[first : first + active] for n, v in frozen.items()}
                 task = Task(view.problem, job.plan.rule, order.ragged)
-                now, losses = self.programs.run(task, now, own, common, batches)
-                total[:active] += losses.sum(0)
-            finished += [now, *reversed(pieces)]
+                total[:active] += self.programs.run(task, now, own, common, batches).sum(0)
             sums.append(total)
-        return _joined(finished), torch.cat(sums)
+        return carried, torch.cat(sums)
 
     def _batches(self, cohort: Cohort, view: View, order: Order, once: Tensor | None) -> Batch:
         """The inputs of several steps, steps first, through the common body if there is one."""
@@ -419,26 +413,9 @@ def _columns(
         yield torch.as_tensor(index, device=device), torch.as_tensor(present, device=device)
 
 
-def _rows(carried: Carried, first: int, last: int | None) -> Carried:
-    return Carried(
-        {name: value[first:last] for name, value in carried.params.items()},
-        {
-            slot: {name: value[first:last] for name, value in values.items()}
-            for slot, values in carried.moments.items()
-        },
-    )
-
-
-def _joined(parts: Sequence[Carried]) -> Carried:
-    if len(parts) == 1:
-        return parts[0]
-
-    def join(trees: Sequence[Params]) -> Params:
-        return {name: torch.cat([tree[name] for tree in trees]) for name in trees[0]}
-
-    slots = parts[0].moments
-    moments = {slot: join([part.moments[slot] for part in parts]) for slot in slots}
-    return Carried(join([part.params for part in parts]), moments)
+def _rows(carried: Carried, first: int, last: int) -> Carried:
+    rows: Carried = filled(carried, [tensor[first:last] for tensor in flat(carried)])
+    return rows
 
 
 def _in_order(places: Sequence[int], items: Sequence[T]) -> list[T]:

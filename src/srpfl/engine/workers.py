@@ -1,8 +1,7 @@
 """One process per core, one thread each: clients spread over them, the same for every run.
 
 Small batches gain nothing from a second thread, and Python's lock lets only one client be trained
-at a time in a process. Workers are forked where the system can, so they see the model and the data
-without a copy; they are told jobs and answer through pipes.
+at a time in a process. Workers are forked, so they see the model and the data without a copy.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 import torch
 
 from srpfl.data.base import Federated
 from srpfl.engine.base import Engine, Job, Local, Score
-from srpfl.engine.messages import opened, packed
+from srpfl.engine.messages import Channel, Memory
 from srpfl.errors import SrpflError
 
 Work = Literal["train", "test"]
@@ -38,7 +36,7 @@ class WorkersEngine:
     ) -> None:
         self.make, self.data = make, data
         self.count = workers or cores()
-        self._workers: list[tuple[mp.process.BaseProcess, Connection]] = []
+        self._workers: list[tuple[mp.process.BaseProcess, Channel]] = []
 
     def train(self, job: Job) -> list[Local]:
         return self._spread("train", job)
@@ -48,10 +46,10 @@ class WorkersEngine:
 
     def close(self) -> None:
         """End the worker processes; the next job would start new ones."""
-        for process, pipe in self._workers:
+        for process, channel in self._workers:
             with contextlib.suppress(OSError):
-                pipe.send_bytes(packed(None))
-            pipe.close()
+                channel.send(None)
+            channel.close()
             process.join(timeout=5)
             if process.is_alive():
                 process.terminate()
@@ -68,14 +66,14 @@ class WorkersEngine:
             self._workers = [_start(self.make) for _ in range(self.count)]
         sizes = [self.data.size(client) for client in job.clients]
         shares = spread(sizes, self.count)
-        pipes = [pipe for _, pipe in self._workers]
-        busy = [(pipe, share) for pipe, share in zip(pipes, shares, strict=True) if share]
+        channels = [channel for _, channel in self._workers]
+        busy = [(line, share) for line, share in zip(channels, shares, strict=True) if share]
         try:
-            for pipe, share in busy:
-                pipe.send_bytes(packed((work, _part(job, share))))
+            for line, share in busy:
+                line.send((work, _part(job, share)))
             answers: dict[int, Any] = {}
-            for pipe, share in busy:
-                answers |= dict(zip(share, _answer(pipe), strict=True))
+            for line, share in busy:
+                answers |= dict(zip(share, _answer(line), strict=True))
         except BaseException:
             self.close()  # so that no late answer is taken for the next job's
             raise
@@ -113,27 +111,27 @@ def _part(job: Job, share: Sequence[int]) -> Job:
     )
 
 
-def _start(make: Callable[[], Engine]) -> tuple[mp.process.BaseProcess, Connection]:
-    fork = sys.platform.startswith("linux")
-    context: Any = mp.get_context("fork" if fork else "spawn")
+def _start(make: Callable[[], Engine]) -> tuple[mp.process.BaseProcess, Channel]:
+    context = mp.get_context("fork")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(make, theirs), daemon=True)
+    there, back = Memory(), Memory()
+    process = context.Process(target=_serve, args=(make, Channel(theirs, back, there)), daemon=True)
     with warnings.catch_warnings():
         # Python warns of forking beside threads. The child computes with one thread of its own.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     theirs.close()
-    return process, ours
+    return process, Channel(ours, there, back)
 
 
-def _serve(make: Callable[[], Engine], pipe: Connection) -> None:
+def _serve(make: Callable[[], Engine], channel: Channel) -> None:
     """A worker's life: build an engine, then answer jobs until told to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     engine: Engine | None = None
     while True:
         try:
-            message = opened(pipe.recv_bytes())
+            message = channel.receive()
         except (EOFError, OSError):
             return
         if message is None:
@@ -146,12 +144,12 @@ def _serve(make: Callable[[], Engine], pipe: Connection) -> None:
             answer = error
         except Exception:
             answer = RuntimeError("a worker process failed:\n" + traceback.format_exc())
-        pipe.send_bytes(packed(answer))
+        channel.send(answer)
 
 
-def _answer(pipe: Connection) -> Sequence[Any]:
+def _answer(channel: Channel) -> Sequence[Any]:
     try:
-        answer = opened(pipe.recv_bytes())
+        answer = channel.receive()
     except EOFError:
         raise RuntimeError(
             "a worker process ended without an answer (was it out of memory?); engine='loop' works "
@@ -161,3 +159,8 @@ def _answer(pipe: Connection) -> Sequence[Any]:
         raise answer
     assert isinstance(answer, Sequence)
     return answer
+
+
+def can_fork() -> bool:
+    """Whether this system has all that workers need."""
+    return sys.platform.startswith("linux")
