@@ -19,28 +19,31 @@ def draw_ratios(table: Sequence[Cell], file: Path) -> None:
     clocks = list(dict.fromkeys(cell.clock for cell in table))
     numbers = sorted({cell.clients for cell in table})
     costs = sorted({cell.communication for cell in table})
-    figure = Figure(figsize=(4 * len(numbers), 3 * len(clocks)), layout="constrained")
-    grid = figure.subplots(len(clocks), len(numbers), sharex=True, sharey=True, squeeze=False)
-    for row, clock in zip(grid, clocks, strict=True):
-        for axes, number in zip(row, numbers, strict=True):
-            axes.axhspan(0.01, 1, color="C2", alpha=0.08)
-            axes.axhline(1, color="black", linewidth=0.8)
-            axes.axhline(1.15, color="C3", linewidth=0.8, linestyle=":")
-            for target, marker in zip(TARGETS, "os^", strict=True):
-                ratios = {
-                    cell.communication: cell.ratio
-                    for cell in table
-                    if (cell.clock, cell.clients, cell.target) == (clock, number, target)
-                }
-                places = [costs.index(cost) for cost in ratios]
-                axes.plot(places, list(ratios.values()), marker=marker, label=f"{target:g} x floor")
-            axes.set_yscale("log")
-            _tick(axes.set_yticks, [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2])
-            axes.minorticks_off()
-            axes.set_ylim(0.015, 2.5)
-            axes.set_xticks(range(len(costs)), [f"{cost:g}" for cost in costs])
-            axes.set_title(f"{clock} speeds, N = {number}")
-            axes.grid(alpha=0.3)
+    settings = [(clock, number) for clock in clocks for number in numbers]
+    across = len(numbers) if len(numbers) > 1 else len(clocks)
+    down = len(settings) // across
+    figure = Figure(figsize=(4 * across, 3 * down + 0.5), layout="constrained")
+    grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+    for axes, (clock, number) in zip(grid.flat, settings, strict=True):
+        axes.axhspan(0.01, 1, color="C2", alpha=0.08)
+        axes.axhline(1, color="black", linewidth=0.8)
+        axes.axhline(1.15, color="C3", linewidth=0.8, linestyle=":")
+        for target, marker in zip(TARGETS, "os^", strict=True):
+            ratios = {
+                cell.communication: cell.ratio
+                for cell in table
+                if (cell.clock, cell.clients, cell.target) == (clock, number, target)
+            }
+            places = [costs.index(cost) for cost in ratios]
+            axes.plot(places, list(ratios.values()), marker=marker, label=f"{target:g} x floor")
+        axes.set_yscale("log")
+        _tick(axes.set_yticks, [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2])
+        axes.minorticks_off()
+        axes.set_ylim(0.015, 2.5)
+        axes.set_xticks(range(len(costs)), [f"{cost:g}" for cost in costs])
+        axes.set_title(f"{clock} speeds, N = {number}")
+        axes.grid(alpha=0.3)
+    for row in grid:
         row[0].set_ylabel("Auto / the better one")
     for axes in grid[-1]:
         axes.set_xlabel("cost of communication C")
