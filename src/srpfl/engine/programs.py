@@ -15,7 +15,7 @@ from srpfl.engine.heads import fits_kernel, train_heads
 from srpfl.engine.precision import Precision
 from srpfl.engine.steps import Batch, Carried, advance, copy_all, filled, flat, take_step, traced
 from srpfl.engine.task import Task
-from srpfl.engine.updates import update_in_place, with_factors
+from srpfl.engine.updates import takes_factors, update_in_place, with_factors
 from srpfl.split import Params
 
 KEPT = 64
@@ -108,7 +108,9 @@ class FusedSteps:
         self.rule = task.rule
         gradient = task.problem.losses_and_gradient
         self.program = traced(gradient, carried.params, frozen, common, batch)
-        self.split = with_factors(self.program, len(carried.params))
+        self.split = [False] * len(carried.params)
+        if takes_factors(task.rule):
+            self.split = with_factors(self.program, len(carried.params))
 
     def run(self, carried: Carried, fixed: list[Tensor], batches: Batch) -> Tensor:
         params, losses = flat(carried.params), []

@@ -17,6 +17,11 @@ def has_fused_update(rule: Rule) -> bool:
     return type(rule) is SGD
 
 
+def takes_factors(rule: Rule) -> bool:
+    """Whether the update has no other use for a gradient than to add it to the parameters."""
+    return type(rule) is SGD and rule.momentum == 0
+
+
 def update_in_place(rule: Rule, carried: Carried, grads: Mapping[str, Tensor | Factors]) -> None:
     """What ``rule.step`` does with these gradients, but written over ``carried``."""
     assert isinstance(rule, SGD)
@@ -43,15 +48,8 @@ def update_in_place(rule: Rule, carried: Carried, grads: Mapping[str, Tensor | F
 
 def _add_product(rule: SGD, carried: Carried, name: str, factors: Factors) -> None:
     """The update with a gradient that never becomes a tensor of its own."""
-    value, decay = carried.params[name], 0.0 if is_bias(name) else rule.weight_decay
-    if rule.momentum:
-        speed = carried.moments["momentum"][name]
-        speed.baddbmm_(*factors, beta=rule.momentum)
-        if decay:
-            speed.add_(value, alpha=decay)
-        value.add_(speed, alpha=-rule.lr)
-    else:
-        value.baddbmm_(*factors, beta=1 - rule.lr * decay, alpha=-rule.lr)
+    decay = 0.0 if is_bias(name) else rule.weight_decay
+    carried.params[name].baddbmm_(*factors, beta=1 - rule.lr * decay, alpha=-rule.lr)
 
 
 def with_factors(program: fx.GraphModule, grads: int) -> list[bool]:
