@@ -73,7 +73,7 @@ def load(
             continue
         try:
             return _read(place, folder / "personal", initial)
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             say(f"the checkpoint after round {int(place.name)} is damaged ({error}): going back")
     return None
 
@@ -127,7 +127,9 @@ def _digest(path: Path) -> str:
 
 
 def _listed(checkpoints: Path) -> list[Path]:
-    return sorted(place for place in checkpoints.glob("[0-9]*") if place.name.isdigit())
+    return sorted(
+        place for place in checkpoints.glob("[0-9]*") if place.is_dir() and place.name.isdigit()
+    )
 
 
 def _forget(checkpoints: Path, personal: Path) -> None:

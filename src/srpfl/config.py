@@ -151,6 +151,10 @@ class Config:
 def experiment(config: Config) -> dict[str, Any]:
     """All that :func:`srpfl.simulate` needs, except where to keep the run."""
     named = method(config.method)
+    if config.seed < 0:
+        raise ConfigError(f"the seed must be zero or a positive number, not {config.seed}")
+    if config.number("clients", 50) < 1:
+        raise ConfigError(f"there must be at least one client, not {config.clients}")
     clock = build_clock(config)
     data = build_data(config, clock)
     kinds = None if config.evaluations is None else _names(config.evaluations)
@@ -268,6 +272,10 @@ def build_rule(config: Config, kind: type[Algorithm]) -> Rule:
 
 
 def build_participation(config: Config, usual: str) -> Participation:
+    if not math.isfinite(config.sample) or (config.sample > 1 and config.sample % 1):
+        raise ConfigError(
+            f"the sample is a fraction up to 1 or a whole number of clients, not {config.sample}"
+        )
     sample = config.sample if config.sample <= 1 else int(config.sample)
     common: dict[str, Any] = {"sample": sample, "resample": config.resample}
     kinds: dict[str, Callable[[], Participation]] = {

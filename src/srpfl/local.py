@@ -202,7 +202,7 @@ def decayed(grads: Params, params: Params, weight_decay: float) -> Params:
 
 
 def is_bias(name: str) -> bool:
-    return name == "bias" or name.endswith(".bias")
+    return "bias" in name.rpartition(".")[2]  # also bias_ih_l0, in_proj_bias
 
 
 def _shifted(params: Params, direction: Params, amount: float) -> Params:

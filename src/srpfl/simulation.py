@@ -209,6 +209,8 @@ def evaluated_rounds(rounds: int, every: int | None, at: Sequence[int] | None) -
     [4, 8, 10]
     """
     if at is not None:
+        if any(not 1 <= round <= rounds for round in at):
+            raise ConfigError(f"the rounds to evaluate after must be from 1 to {rounds}, not {at}")
         return frozenset(at)
     every = max(1, rounds // 30) if every is None else every
     return frozenset([*range(every, rounds + 1, every), rounds]) if every else frozenset()

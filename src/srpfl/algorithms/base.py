@@ -121,5 +121,7 @@ def weighted_mean(parts: Sequence[Params], weights: Sequence[float]) -> Params:
     mean = {}
     for name, like in parts[0].items():
         stacked = torch.stack([part[name] for part in parts]).double()
-        mean[name] = torch.tensordot(shares.to(stacked.device), stacked, dims=1).to(like.dtype)
+        average = torch.tensordot(shares.to(stacked.device), stacked, dims=1)
+        # Shares such as 1/3 are not exact: a count must not be cut to the one below.
+        mean[name] = (average if like.is_floating_point() else average.round()).to(like.dtype)
     return mean

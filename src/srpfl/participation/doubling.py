@@ -57,7 +57,9 @@ class Doubling(Sampling):
         else:
             stage = _stage_at(self.schedule, round)
             wait = self.schedule[stage][0]
-        return Call(ask=asked, wait=wait, stage=stage, draw=self.drawn(round, stage))
+        # Samples go on changing with the paper's stages after n has come to N.
+        period = round // self.every if self.schedule is None else stage
+        return Call(ask=asked, wait=wait, stage=stage, draw=self.drawn(round, period))
 
 
 def _stage_at(schedule: Sequence[tuple[int, int]], round: int) -> int:
