@@ -253,6 +253,13 @@ def test_memory_survives_json_and_decides_alike() -> None:
         assert stored["account"] == kept["account"]
 
 
+def test_a_sample_by_stage_is_drawn_anew_even_if_n_stays() -> None:
+    policy = Auto(start=2, sample=0.5, resample="stage")
+    memory = policy.begin(10)
+    draws = [policy.call(memory, round, 10).draw for round in (0, 9, 10, 35)]
+    assert draws == [0, 0, 1, 3]
+
+
 def test_wrong_parameters_are_refused() -> None:
     with pytest.raises(ConfigError, match="memory must be at least 1"):
         Auto(memory=0.5)

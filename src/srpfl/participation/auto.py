@@ -53,12 +53,12 @@ class Auto(Sampling):
         return {"wait": checked_start(self.start, self.asked(population)), "stage": 0}
 
     def call(self, memory: Memory, round: int, population: int) -> Call:
-        stage = memory["stage"]
+        # n may stay for ever, and a sample must not: "stage" means the paper's ten rounds here.
         return Call(
             ask=self.asked(population),
             wait=memory["wait"],
-            stage=stage,
-            draw=self.drawn(round, stage),
+            stage=memory["stage"],
+            draw=self.drawn(round, round // 10),
         )
 
     def learn(self, memory: Memory, outcome: Outcome) -> Memory:
