@@ -72,7 +72,10 @@ class Flower:
         @server.main()
         def main(grid: Any, context: Any) -> None:
             strategy = Marked(
-                fraction_train=1.0, fraction_evaluate=0.0, min_available_nodes=clients
+                fraction_train=1.0,
+                fraction_evaluate=0.0,
+                min_train_nodes=clients,
+                min_available_nodes=clients,
             )
             arrays = ArrayRecord(initial(self.name).state_dict())
             result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=rounds + 1)

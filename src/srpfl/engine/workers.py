@@ -7,6 +7,7 @@ at a time in a process. Workers are forked, so they see the model and the data w
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import heapq
 import multiprocessing as mp
 import os
@@ -26,6 +27,7 @@ from srpfl.engine.messages import Channel, Memory
 from srpfl.errors import SrpflError
 
 Work = Literal["train", "test"]
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
 
 
 class WorkersEngine:
@@ -128,6 +130,7 @@ def _serve(make: Callable[[], Engine], channel: Channel) -> None:
     """A worker's life: build an engine, then answer jobs until told to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
+    _keep_memory()
     engine: Engine | None = None
     while True:
         try:
@@ -145,6 +148,15 @@ def _serve(make: Callable[[], Engine], channel: Channel) -> None:
         except Exception:
             answer = RuntimeError("a worker process failed:\n" + traceback.format_exc())
         channel.send(answer)
+
+
+def _keep_memory() -> None:
+    """Tell the C library to use freed memory again instead of giving it back to the system:
+    fresh pages for every round cost as much as the copies into them."""
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+            library.mallopt(option, 1 << 30)
 
 
 def _answer(channel: Channel) -> Sequence[Any]:
