@@ -117,7 +117,7 @@ def play(
     call = participation.call(state.memory, state.round, transport.population)
     asked = sample(transport.idle(call), call, seed)
     request = Request(state.round, call, asked, state.shared, participation.wants_gradient)
-    counted, duration = first(transport.send(request), call)
+    counted, duration = first(transport.send(request), call, transport.communication)
     answers = transport.collect(request, counted)
     shared = algorithm.average(sorted(answers, key=lambda answer: answer.client))
     check_finite(answers, shared, state.round)
@@ -159,7 +159,9 @@ def sample(idle: Sequence[int], call: Call, seed: int) -> tuple[int, ...]:
     return tuple(idle[place] for place in np.sort(places))
 
 
-def first(arrivals: Iterator[Arrival], call: Call) -> tuple[list[Arrival], float]:
+def first(
+    arrivals: Iterator[Arrival], call: Call, communication: float = 0.0
+) -> tuple[list[Arrival], float]:
     """The answers that count and the time at which the round goes on.
 
     >>> some = [Arrival(7, 0.5), Arrival(3, 1.0), Arrival(9, 4.0)]
@@ -167,18 +169,24 @@ def first(arrivals: Iterator[Arrival], call: Call) -> tuple[list[Arrival], float
     ([Arrival(client=7, time=0.5), Arrival(client=3, time=1.0)], 1.0)
     >>> first(iter(some), Call(ask=3, wait=3, deadline=2.0))
     ([Arrival(client=7, time=0.5), Arrival(client=3, time=1.0)], 2.0)
+    >>> first(iter(some), Call(ask=3, wait=1, grace=0.1), communication=5.0)
+    ([Arrival(client=7, time=0.5), Arrival(client=3, time=1.0)], 1.05)
     """
     counted: list[Arrival] = []
+    end = math.inf if call.deadline is None else call.deadline
     for arrival in arrivals:
-        if call.deadline is not None and counted and arrival.time > call.deadline:
-            break
+        if counted and arrival.time > end:
+            return counted, end
         counted.append(arrival)
-        if len(counted) == call.wait or arrival.time > (call.deadline or math.inf):
+        if len(counted) == call.wait and call.grace:
+            end = min(end, call.end(arrival.time, communication))
+        elif len(counted) == call.wait or arrival.time > end:
             return counted, arrival.time
     if not counted:
         raise NoAnswerError("no client answered")
-    # The answers ended early: at the deadline, or because no one else will answer.
-    return counted, call.deadline if call.deadline is not None else counted[-1].time
+    # The answers ended early: because everyone has answered, or at the end of the time for it.
+    everyone = len(counted) == call.ask or end == math.inf
+    return counted, counted[-1].time if everyone else end
 
 
 class NoAnswerError(DivergedError):

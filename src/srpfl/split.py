@@ -26,6 +26,7 @@ def state_of(model: nn.Module) -> Params:
 def partition(state: Mapping[str, Tensor], personal: Predicate) -> tuple[Params, Params]:
     """Part a state into (shared, personal).
 
+    >>> import torch
     >>> state = {"fc1.weight": torch.zeros(2), "fc2.weight": torch.ones(2)}
     >>> shared, personal = partition(state, lambda name: name.startswith("fc2."))
     >>> list(shared), list(personal)
@@ -38,6 +39,7 @@ def partition(state: Mapping[str, Tensor], personal: Predicate) -> tuple[Params,
 def combine(shared: Mapping[str, Tensor], personal: Mapping[str, Tensor]) -> Params:
     """Put two parts together; a name in both is a mistake, so it is refused.
 
+    >>> import torch
     >>> sorted(combine({"a": torch.zeros(1)}, {"b": torch.ones(1)}))
     ['a', 'b']
     """

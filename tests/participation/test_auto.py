@@ -278,10 +278,27 @@ def test_it_has_a_name_on_the_command_line() -> None:
     assert policy.sees_communication
 
 
-def test_with_equal_speeds_it_is_fedrep_after_the_first_round() -> None:
+def test_with_equal_speeds_it_is_fedrep() -> None:
     problem = linear.Problem(clients=32, dim=10, rank=2, samples=10)
     auto = linear.run(problem, participation=Auto(start=2), clock=Equal(), eta=0.1, rounds=60)
-    assert set(auto.participants[1:]) == {32}
+    assert set(auto.participants) == {32}
+    assert auto.time()[-1] == 60
+
+
+def test_where_a_round_is_dear_the_first_one_hears_everyone_and_else_only_few() -> None:
+    problem = linear.Problem(clients=128, dim=10, rank=2, samples=10)
+    heard = [
+        linear.run(
+            problem,
+            participation=Auto(start=4),
+            clock=FixedExponential(communication=cost),
+            eta=0.1,
+            rounds=2,
+        ).participants[0]
+        for cost in (0.0, 1000.0)
+    ]
+    assert heard[0] < 8
+    assert heard[1] == 128
 
 
 def test_in_the_linear_case_it_beats_waiting_for_everyone_and_ends_where_that_ends() -> None:

@@ -100,6 +100,19 @@ def test_a_deadline_takes_whoever_is_in_time_but_never_no_one(values, deadline) 
         assert duration == (deadline if in_time else arrivals[0].time)
 
 
+@given(times, st.floats(0, 1), st.floats(0, 100), st.data())
+def test_with_grace_those_count_who_come_soon_after_the_nth(values, grace, cost, data) -> None:
+    arrivals = [Arrival(client, time) for client, time in enumerate(sorted(values))]
+    n = data.draw(st.integers(1, len(arrivals)))
+    call = Call(ask=len(arrivals), wait=n, grace=grace)
+    counted, duration = first(iter(arrivals), call, cost)
+    end = arrivals[n - 1].time + grace * (arrivals[n - 1].time + cost)
+    after = [arrival for arrival in arrivals[n:] if grace and arrival.time <= end]
+    assert counted == arrivals[:n] + after
+    everyone = len(counted) == len(arrivals)
+    assert duration == (counted[-1].time if everyone or not grace else end)
+
+
 def outcome(gradients: list[float], samples: int, asked: int) -> Outcome:
     answers = [
         Answer(client, 1.0, {}, 0.0, samples, {"w": torch.tensor([value])})

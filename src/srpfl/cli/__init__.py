@@ -29,6 +29,7 @@ COMMANDS = [
     "report",
     "watch",
     "export",
+    "bench",
     "deploy",
 ]
 

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from srpfl.flower.local import LocalFlower
     from srpfl.run import Run
 
-deploy = typer.Typer(
-    help="Play a run on real processes, by Flower.", no_args_is_help=True, rich_markup_mode="rich"
-)
+deploy = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 
 @deploy.callback()
 def several_ways() -> None:
-    """Play a run on real processes, by Flower (docs/deployment.md: on several machines)."""
+    """Play a run on real processes, by Flower (docs/deployment.md: on several machines).
+
+    Example:
+
+      srpfl deploy local --nodes 4 --slow 1
+    """
 
 
 @deploy.command("local")

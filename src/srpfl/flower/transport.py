@@ -110,7 +110,7 @@ class FlowerTransport:
             waiting &= self._roll.node_of.keys()  # whoever has left will not answer
             self._drop_absurd(request)
             elapsed = self._now() - self._began
-            enough = len(self._answers) >= request.call.wait
+            enough = self._enough(request.call, elapsed)
             in_time = deadline is None or elapsed < deadline or not self._answers
             if enough or not waiting or not in_time:
                 break
@@ -119,6 +119,12 @@ class FlowerTransport:
                 break
             self._sleep(self.patience.poll)
         yield from self._arrivals()
+
+    def _enough(self, call: Call, elapsed: float) -> bool:
+        times = [arrival.time for arrival in self._arrivals()]
+        return len(times) >= call.wait and elapsed >= call.end(
+            times[call.wait - 1], self.communication
+        )
 
     def collect(self, request: Request, counted: Sequence[Arrival]) -> list[Answer]:
         return [self._answers[arrival.client] for arrival in counted]

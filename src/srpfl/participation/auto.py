@@ -26,11 +26,13 @@ class Auto(Sampling):
     ``start`` is the fewest answers that a round waits for (a tenth of those asked). ``memory`` is
     how far the estimates look back, in units of the rounds in which the distance falls by a factor
     e. ``margin`` is the part of the speed that is given up to hear more clients: fewer are waited
-    for only where that is faster by more.
+    for only where that is faster by more. The first round, in which nothing is known yet, goes on
+    for this part of its length after its ``start`` answers: where everyone is equally fast, or a
+    round costs much beside computing, that is enough to hear everyone.
 
     >>> policy = Auto(start=4)
     >>> policy.call(policy.begin(128), round=0, population=128)
-    Call(ask=128, wait=4, stage=0, draw=0, deadline=None)
+    Call(ask=128, wait=4, stage=0, draw=0, deadline=None, grace=0.1)
     >>> choices(start=4, asked=32)
     [4, 8, 16, 24, 28, 30, 31, 32]
     """
@@ -59,6 +61,7 @@ class Auto(Sampling):
             wait=memory["wait"],
             stage=memory["stage"],
             draw=self.drawn(round, round // 10),
+            grace=0.0 if "signal" in memory else self.margin,
         )
 
     def learn(self, memory: Memory, outcome: Outcome) -> Memory:

@@ -29,6 +29,11 @@ class Call:
     stage: int = 0
     draw: int = 0  # which random sample of clients: the same number, the same clients
     deadline: float | None = None  # the round goes on then with what it has, but never with nothing
+    grace: float = 0.0  # by such a part of its length the round is made longer to hear more than n
+
+    def end(self, nth: float, communication: float) -> float:
+        """When the round goes on whose n-th answer came at this time."""
+        return nth + self.grace * (nth + communication)
 
 
 @dataclass(frozen=True)

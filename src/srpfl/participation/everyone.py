@@ -12,7 +12,7 @@ class Everyone(Sampling):
     """All sampled clients; with ``sample=0.2`` a random fifth of the population each round.
 
     >>> Everyone(sample=0.2).call({}, round=0, population=50)
-    Call(ask=10, wait=10, stage=0, draw=0, deadline=None)
+    Call(ask=10, wait=10, stage=0, draw=0, deadline=None, grace=0.0)
     """
 
     def call(self, memory: Memory, round: int, population: int) -> Call:

@@ -14,7 +14,7 @@ class FirstN(Sampling):
     """The first n answers of those asked; a tenth of them by default.
 
     >>> FirstN(n=3).call({}, round=4, population=10)
-    Call(ask=10, wait=3, stage=0, draw=4, deadline=None)
+    Call(ask=10, wait=3, stage=0, draw=4, deadline=None, grace=0.0)
     """
 
     n: int | None = None
@@ -33,7 +33,7 @@ class Deadline(Sampling):
     """All answers that arrive in time; if there is none, the first one, however late.
 
     >>> Deadline(seconds=2.0).call({}, round=0, population=10)
-    Call(ask=10, wait=10, stage=0, draw=0, deadline=2.0)
+    Call(ask=10, wait=10, stage=0, draw=0, deadline=2.0, grace=0.0)
     """
 
     seconds: float = 1.0
