@@ -76,6 +76,27 @@ def test_compare_runs_methods_once_and_draws_them(tmp_path: Path) -> None:
     assert "speed-up" in folders.stdout
 
 
+def test_compare_keeps_runs_of_one_method_apart_that_differ_in_more_than_the_seed(
+    tmp_path: Path,
+) -> None:
+    run = ("run", "--method", "fedper", *SMALL, "--out")
+    srpfl(*run, "one", cwd=tmp_path)
+    srpfl(*run, "two", "--epochs", "2", cwd=tmp_path)
+    auto = ("--participation", "adaptive", "--communication", "10")
+    srpfl(*run, "three", *auto, cwd=tmp_path)
+    (tmp_path / "fedper").mkdir()  # a folder called like a method is no run
+    done = srpfl("compare", "one", "two", "three", "--json", cwd=tmp_path)
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["method"] for row in rows] == [
+        "fedper (Everyone, epochs 1)",
+        "fedper (Everyone, epochs 2)",
+        "fedper (Auto)",
+    ]
+    assert list(rows[0]["time_to_target"]) == ["0.0", "10.0", "100.0"]
+    assert list(rows[2]["time_to_target"]) == ["10.0"]  # it would have decided otherwise
+    assert "another run" in srpfl("compare", "one", "three", cwd=tmp_path).stdout
+
+
 def test_a_run_without_a_folder_gets_one(tmp_path: Path) -> None:
     for expected in ("srpfl-digits-seed0", "srpfl-digits-seed0-2"):
         done = srpfl("run", *SMALL, cwd=tmp_path)
@@ -106,6 +127,10 @@ def test_a_run_without_a_folder_gets_one(tmp_path: Path) -> None:
         (["--resume", "nowhere"], "nowhere holds no run"),
         (["--precision", "float7"], "float7"),
         (["--evaluations", "global"], "has no global accuracy"),
+        (["--method", "hf-maml", "--lr", "nan"], "learning rate must be a positive, finite number"),
+        (["--tuning-epochs", "-1"], "zero or more"),
+        (["--device", "meta"], "unknown device 'meta'"),
+        (["--rate", "1e-320"], "rate of a clock must be a positive number"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:
@@ -122,6 +147,22 @@ def test_a_wrong_name_in_a_file_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "type.toml").write_text('rounds = "three"\n')
     done = srpfl("run", "type.toml", cwd=tmp_path, fails=True)
     assert "option 'rounds' in type.toml must be of type int" in done.stderr
+
+
+def test_a_file_may_write_lists_as_lists(tmp_path: Path) -> None:
+    (tmp_path / "lists.toml").write_text(
+        'clients = 8\nrounds = 3\nevaluate-at = [1, 3]\npersonal = ["fc2", "fc3"]\n'
+        "schedule = [[2, 1], [8, 1]]\n"
+    )
+    done = srpfl("run", "lists.toml", "--out", "run", "--json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    assert [len(who) for who in result["participants"]] == [2, 8, 8]
+    assert {entry["round"] for entry in result["evaluations"]} == {1, 3}
+
+
+def test_a_cost_that_is_no_number_is_one_sentence(tmp_path: Path) -> None:
+    done = srpfl("compare", "--costs", "0,nan", cwd=tmp_path, fails=True)
+    assert "cost of communication must be zero or a positive number" in done.stderr
 
 
 def test_an_unwritable_folder_is_one_sentence(tmp_path: Path) -> None:

@@ -93,6 +93,12 @@ def test_work_is_epochs_or_steps() -> None:
         Phase(frozenset())
 
 
+def test_every_phase_begins_an_epoch_of_its_own() -> None:
+    phases = tuple(Phase(frozenset("a"), steps=steps) for steps in (1, 1, 4))
+    # Ten samples in batches of 4: 4, then 4, then 4 + 4 + 2 and 4 again.
+    assert Plan(phases, SGD(), batch_size=4).sample_count(10) == 4 + 4 + 10 + 4
+
+
 def test_the_last_smaller_batch_counts_as_a_step() -> None:
     plan = Plan((Phase(frozenset(), epochs=2), Phase(frozenset(), steps=3)), SGD(), batch_size=10)
     assert plan.step_count(25) == 2 * 3 + 3

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 
 import srpfl
 import tiny
@@ -196,6 +197,42 @@ def test_a_run_with_everything_damaged_starts_again(tmp_path: Path, capsys) -> N
     tiny.simulate(out=folder, rounds=6, resume=True)
     assert capsys.readouterr().err.count("is damaged") == 2
     assert records(tmp_path / "whole") == records(folder)
+
+
+def test_bytes_that_are_no_text_are_said_and_their_round_is_played_again(
+    tmp_path: Path, capsys
+) -> None:
+    run_of_six(tmp_path / "whole")
+    run_of_six(tmp_path / "run")
+    path = tmp_path / "run" / "rounds.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:4]) + b'{"\xff\xfe"}\n')
+    tiny.simulate(out=tmp_path / "run", rounds=6, resume=True)
+    assert "line 5, is damaged" in capsys.readouterr().err
+    assert records(tmp_path / "whole") == records(tmp_path / "run")
+
+
+@pytest.mark.parametrize("text", ["[]", '"run"', "{}"])
+def test_a_config_that_is_none_is_said(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(RunFolderError, match=r"config\.json is damaged"):
+        srpfl.Run.load(tmp_path)
+
+
+def test_a_start_that_came_to_nothing_can_be_made_again(tmp_path: Path) -> None:
+    for name in (".lock", ".config.json.123", "partition.json"):
+        (tmp_path / name).write_text("")
+    tiny.simulate(out=tmp_path, rounds=1)
+    assert srpfl.Run.load(tmp_path).counts is not None
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise SafetensorError("No space left on device (os error 28)")
+
+    monkeypatch.setattr("srpfl.checkpoint.save_file", full)
+    with pytest.raises(RunFolderError, match=r"cannot save the state to .*No space left"):
+        tiny.simulate(out=tmp_path / "run")
 
 
 def test_old_checkpoints_and_personal_files_go(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from srpfl.errors import ConfigError
 from srpfl.methods import METHODS
@@ -16,12 +18,13 @@ COMMON = 0.95  # of the best accuracy that all runs reached
 
 @dataclass(frozen=True)
 class Row:
-    """One method, over all its seeds."""
+    """One method, over all its seeds. Runs of one method with other options are another row."""
 
     method: str
     seeds: list[int]
     accuracy: float  # final, mean over seeds
-    time_to_target: dict[float, float | None]  # by C; None: not every seed reached it
+    # By C; None: not every seed reached it. Without a C that would have been another run.
+    time_to_target: dict[float, float | None]
     speedup: dict[float, float | None]  # over the twin, by C
 
 
@@ -47,23 +50,23 @@ def compare(
         raise ConfigError("there is nothing to compare: every run needs at least one evaluation")
     if target is None:
         target = common_target(runs)
-    methods = list(dict.fromkeys(run.name for run in runs))
+    groups: dict[str, list[Run]] = {}
+    for run, group in zip(runs, groups_of(runs), strict=True):
+        groups.setdefault(group, []).append(run)
     times = {
-        name: {cost: _mean_time(_named(runs, name), target, cost) for cost in communication}
-        for name in methods
+        group: {c: _mean_time(mine, target, c) for c in communication if _played_at(mine, c)}
+        for group, mine in groups.items()
     }
     rows = []
-    for name in methods:
-        known = METHODS.get(name)
-        twin = known.twin if known is not None and known.twin in times else methods[0]
+    for group, mine in groups.items():
+        twin = _twin(group, groups)
         speedup = {
-            cost: _ratio(times[twin][cost], times[name][cost]) if twin != name else None
-            for cost in communication
+            cost: _ratio(times[twin].get(cost), time) if twin != group else None
+            for cost, time in times[group].items()
         }
-        mine = _named(runs, name)
         seeds = [int(run.config["seed"]) for run in mine]
         final = fmean(run.accuracy[-1].mean for run in mine)
-        rows.append(Row(name, seeds, final, times[name], speedup))
+        rows.append(Row(group, seeds, final, times[group], speedup))
     return Comparison(target, rows)
 
 
@@ -72,8 +75,64 @@ def common_target(runs: Sequence[Run]) -> float:
     return math.floor(COMMON * min(_best(run) for run in runs) * 1000) / 1000
 
 
-def _named(runs: Sequence[Run], name: str) -> list[Run]:
-    return [run for run in runs if run.name == name]
+def groups_of(runs: Sequence[Run]) -> list[str]:
+    """The name of each run, with what sets it apart from others of that name: runs that differ in
+    nothing but the seed have one name."""
+    leaves = [_leaves(run.config) for run in runs]
+    groups = []
+    for run, mine in zip(runs, leaves, strict=True):
+        named = [
+            values for other, values in zip(runs, leaves, strict=True) if other.name == run.name
+        ]
+        names = dict.fromkeys(name for values in named for name in values)
+        differing = [name for name in names if len({values.get(name) for values in named}) > 1]
+        kinds = [name for name in differing if name.endswith("kind")]
+        # Another kind of policy brings other fields with it; its name says enough.
+        told = [f"{name.split('.')[-1]} {mine[name]}" for name in differing if name in mine]
+        if kinds:
+            told = [mine[name] for name in kinds if name in mine]
+            same = [v for v in named if all(v.get(name) == mine.get(name) for name in kinds)]
+            told += [
+                f"{name.split('.')[-1]} {mine[name]}"
+                for name in differing
+                if name in mine and len({v.get(name) for v in same}) > 1
+            ]
+        groups.append(f"{run.name} ({', '.join(told)})" if told else run.name)
+    return groups
+
+
+CHOICES = ("algorithm", "participation", "clock", "communication", "rounds", "data", "pretrained")
+
+
+def _leaves(config: Mapping[str, Any]) -> dict[str, str]:
+    """The choices that make a run another experiment, by dotted name."""
+    found: dict[str, str] = {}
+
+    def walk(name: str, value: Any) -> None:
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                walk(f"{name}.{key}", inner)
+        else:
+            found[name] = value if isinstance(value, str) else json.dumps(value)
+
+    for choice in CHOICES:
+        if choice in config:
+            walk(choice, config[choice])
+    return found
+
+
+def _twin(group: str, groups: Mapping[str, Sequence[Run]]) -> str:
+    """The group that a group's speed-up is over."""
+    known = METHODS.get(groups[group][0].name)
+    same = [name for name, runs in groups.items() if known and runs[0].name == known.twin]
+    return (same or list(groups))[0]
+
+
+def _played_at(runs: Sequence[Run], cost: float) -> bool:
+    """Whether the runs say anything about this C: a policy that looks at it decides by it."""
+    return all(
+        not run.config.get("sees_communication") or run.communication == cost for run in runs
+    )
 
 
 def _best(run: Run) -> float:

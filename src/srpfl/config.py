@@ -86,7 +86,7 @@ class Config:
     seconds_per_sample: float = option(0.01, "of a device with score 1000, with clock=devices")
 
     optimizer: str = option("sgd", "sgd or adam")
-    lr: float | None = option(None, "learning rate (0.01; digits: 0.012)")
+    lr: float | None = option(None, "learning rate (0.01; digits: 0.012; not of hf-maml)")
     momentum: float | None = option(None, "of SGD (0.5 for fedrep and srpfl, else 0)")
     weight_decay: float = option(1e-4, "on weights, not on biases")
     batch_size: int = option(10, "samples per step")
@@ -256,10 +256,13 @@ def build_algorithm(config: Config, kind: type[Algorithm]) -> Algorithm:
 
 
 def build_rule(config: Config, kind: type[Algorithm]) -> Rule:
-    if kind is HFMAML:
-        return HessianFreeMAML(
-            alpha=config.maml_alpha, beta=config.maml_beta, delta=config.maml_delta
-        )
+    usual = _sgd_or_adam(config, kind)
+    if kind is not HFMAML:
+        return usual
+    return HessianFreeMAML(alpha=config.maml_alpha, beta=config.maml_beta, delta=config.maml_delta)
+
+
+def _sgd_or_adam(config: Config, kind: type[Algorithm]) -> Rule:
     usual_lr = config.recipe.lr if config.recipe else 0.01
     lr = usual_lr if config.lr is None else config.lr
     if config.optimizer == "sgd":
@@ -361,6 +364,8 @@ def _names(text: str) -> tuple[Any, ...]:
 def _typed(name: str, value: Any, hint: Any, source: str) -> Any:
     """The value, if it is of the option's type; whole numbers also stand for floats."""
     wanted = get_args(hint) or (hint,)
+    if str in wanted and isinstance(value, list):  # TOML has lists where a command has commas
+        value = ",".join("x".join(map(str, v)) if isinstance(v, list) else str(v) for v in value)
     if float in wanted and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not any(type(value) is kind for kind in wanted):

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from safetensors import SafetensorError
+
 from srpfl import checkpoint
 from srpfl.errors import RunFolderError
 from srpfl.population import PersonalParts
@@ -33,6 +35,9 @@ CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING, LOCK = (
     "timing.jsonl",
     ".lock",
 )
+
+# What every run's config has, whoever wrote it.
+ALWAYS = {"name", "headline", "communication", "seed"}
 
 
 def on_stderr(text: str) -> None:
@@ -56,16 +61,17 @@ class RunFolder:
                     f"{self.path} already holds a run: choose another folder, "
                     "or go on with that run by --resume"
                 )
-            if any(self.path.iterdir()):
+            if any(not _ours(entry.name) for entry in self.path.iterdir()):
                 raise RunFolderError(
                     f"{self.path} is not empty and holds no run: choose another folder"
                 )
         except OSError as error:
             raise RunFolderError(f"cannot write to {self.path}: {error.strerror}") from error
         self._claim()
-        checkpoint.write_text(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
         if counts is not None:
             checkpoint.write_text(self.path / PARTITION, json.dumps(counts) + "\n")
+        # Last, because a folder with a config holds a run.
+        checkpoint.write_text(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
 
     def config(self) -> dict[str, Any]:
         """What the run was asked to do."""
@@ -75,6 +81,8 @@ class RunFolder:
             raise RunFolderError(f"{self.path} holds no run (there is no {CONFIG})") from None
         except (OSError, ValueError) as error:
             raise RunFolderError(f"cannot read {self.path / CONFIG}: {error}") from error
+        if not isinstance(config, dict) or not config.keys() >= ALWAYS:
+            raise RunFolderError(f"{self.path / CONFIG} is damaged: it is not the config of a run")
         return config
 
     def counts(self) -> Counts | None:
@@ -101,10 +109,9 @@ class RunFolder:
     def save(self, state: State, parts: PersonalParts) -> None:
         try:
             checkpoint.save(self.path, state, parts)
-        except OSError as error:
-            raise RunFolderError(
-                f"cannot save the state to {self.path}: {error.strerror or error}"
-            ) from error
+        except (OSError, SafetensorError) as error:  # the latter also for a full disk
+            reason = getattr(error, "strerror", None) or error
+            raise RunFolderError(f"cannot save the state to {self.path}: {reason}") from error
 
     def restore(self, initial: Params) -> tuple[State, PersonalParts] | None:
         """Go back to the last good state: records after it are cut off, to be made again."""
@@ -162,15 +169,24 @@ class RunFolder:
         if not path.exists():
             return []
         records: list[Record] = []
-        for number, line in enumerate(path.read_text().splitlines(keepends=True), start=1):
+        try:
+            lines = path.read_bytes().splitlines(keepends=True)
+        except OSError as error:
+            raise RunFolderError(f"cannot read {path}: {error.strerror}") from error
+        for number, line in enumerate(lines, start=1):
             try:
-                if not line.endswith("\n"):
+                if not line.endswith(b"\n"):
                     raise ValueError("it is cut short")
                 records.append(kind(**json.loads(line)))
             except (ValueError, TypeError) as error:
                 self._say(f"{path}, line {number}, is damaged ({error}): it is left out")
                 break
         return records
+
+
+def _ours(name: str) -> bool:
+    """What a start that came to nothing can leave behind; the system may have dot files too."""
+    return name.startswith(".") or name == PARTITION
 
 
 def round_off(seconds: float) -> float:

@@ -173,9 +173,13 @@ class Plan:
 
     def sample_count(self, samples: int) -> int:
         """How many samples those steps process; a full epoch has no more than there are."""
-        per_epoch = math.ceil(samples / (self.batch_size or samples))
-        epochs, rest = divmod(self.step_count(samples), per_epoch)
-        return epochs * samples + min(rest * (self.batch_size or samples), samples)
+        size = self.batch_size or samples
+        total = 0
+        for phase in self.phases:  # each begins an epoch of its own
+            steps = phase.step_count(samples, self.batch_size)
+            epochs, rest = divmod(steps, math.ceil(samples / size))
+            total += epochs * samples + min(rest * size, samples)
+        return total
 
 
 def resumed(rule: Rule, kept: RuleState, params: Params) -> RuleState:

@@ -61,6 +61,12 @@ class Run:
         return float(self.config["communication"])
 
     @property
+    def real(self) -> bool:
+        """Whether the clients were real ones, and so the times."""
+        clock = self.config.get("clock")
+        return isinstance(clock, Mapping) and clock.get("kind") == "RealTime"
+
+    @property
     def accuracy(self) -> list[Accuracy]:
         """The headline accuracy at every evaluation, on the run's own clock."""
         return self.curve()

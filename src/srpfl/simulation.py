@@ -19,8 +19,9 @@ from srpfl.clock.exponential import FixedExponential
 from srpfl.data.base import Federated
 from srpfl.data.picture import counts as class_counts
 from srpfl.engine import Engine, make_engine
+from srpfl.engine.fit import check_fit
 from srpfl.errors import ConfigError, DataError, RunFolderError
-from srpfl.evaluation import check_kinds, default_kinds, evaluate
+from srpfl.evaluation import check_kinds, default_kinds, evaluate, preparation
 from srpfl.folder import Counts, RunFolder
 from srpfl.participation.base import Participation
 from srpfl.participation.everyone import Everyone
@@ -90,8 +91,11 @@ def simulate(
     model = initial_model(model, seed, pretrained=pretrained)
     shared, personal = partition(state_of(model), algorithm.is_personal(model))
     plan = algorithm.plan(model)
+    check_fit(model, data)
     kinds = tuple(evaluations) if evaluations is not None else default_kinds(algorithm)
     check_kinds(kinds, algorithm)
+    for kind in kinds:  # mistakes in what evaluation does are found now, not at the first one
+        preparation(kind, shared, personal, algorithm, model)
     due = evaluated_rounds(rounds, evaluate_every, evaluate_at)
 
     state = initial_state(shared, participation, data.clients)
@@ -227,9 +231,10 @@ def initial_model(
         model = copy.deepcopy(model)
         if not pretrained:
             for module in model.modules():
-                reset = getattr(module, "reset_parameters", None)
-                if callable(reset):
-                    reset()
+                for way in ("reset_parameters", "_reset_parameters"):  # attention has the second
+                    reset = getattr(module, way, None)
+                    if callable(reset):
+                        reset()
     return model
 
 
@@ -286,7 +291,8 @@ def _open(
         folder.create(config, counts)
         return state, parts
     if folder.config() != config:
-        changed = [key for key in config if folder.config().get(key) != config[key]]
+        held = folder.config()
+        changed = [key for key in config | held if held.get(key) != config.get(key)]
         raise RunFolderError(
             f"{folder.path} holds another run (it differs in {', '.join(changed)}): "
             "choose another folder"

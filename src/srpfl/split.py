@@ -19,8 +19,25 @@ Personal = str | Sequence[str] | Predicate
 
 
 def state_of(model: nn.Module) -> Params:
-    """All parameters and persistent buffers by name, detached copies."""
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+    """All parameters and persistent buffers by name, detached copies. A tensor that the model uses
+    under several names (tied weights) is there once, under the first of them."""
+    first: dict[int, str] = {}
+    for name, value in model.state_dict(keep_vars=True).items():
+        first.setdefault(id(value), name)
+    state = model.state_dict()
+    return {name: state[name].detach().clone() for name in first.values()}
+
+
+def check_ties(model: nn.Module, personal: Predicate) -> None:
+    """Refuse a split that cuts through one tensor with several names."""
+    first: dict[int, str] = {}
+    for name, value in model.named_parameters(remove_duplicate=False):
+        other = first.setdefault(id(value), name)
+        if personal(name) != personal(other):
+            raise ConfigError(
+                f"'{other}' and '{name}' are one tensor (tied weights), and the split makes only "
+                "one of them personal: put both into the same part"
+            )
 
 
 def partition(state: Mapping[str, Tensor], personal: Predicate) -> tuple[Params, Params]:

@@ -75,6 +75,12 @@ def test_a_stage_can_keep_its_sample() -> None:
     assert chosen[3] == chosen[4] == chosen[5] != chosen[0]
 
 
+@pytest.mark.parametrize("policy", [srpfl.Everyone, srpfl.FirstN, srpfl.Deadline])
+def test_without_stages_a_sample_by_stage_stays_for_ten_rounds(policy) -> None:
+    calls = [policy(sample=5, resample="stage").call({}, r, 50) for r in (0, 9, 10)]
+    assert [call.draw for call in calls] == [0, 0, 1]
+
+
 times = st.lists(st.floats(0, 100), min_size=1, max_size=30)
 
 

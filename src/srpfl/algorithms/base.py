@@ -15,7 +15,15 @@ from torch import nn
 
 from srpfl.errors import ConfigError
 from srpfl.local import SGD, Phase, Plan, Rule
-from srpfl.split import Params, Personal, Predicate, last_linear, nothing, predicate
+from srpfl.split import (
+    Params,
+    Personal,
+    Predicate,
+    check_ties,
+    last_linear,
+    nothing,
+    predicate,
+)
 
 if TYPE_CHECKING:
     from srpfl.rounds import Answer
@@ -52,8 +60,10 @@ class Algorithm:
         return self.is_personal(model)
 
     def plan(self, model: nn.Module) -> Plan:
-        """The local work of a participant."""
+        """The local work of a participant. Frozen parameters (``requires_grad=False``) belong to
+        a part like all others, but nobody trains them."""
         is_personal = self.is_personal(model)
+        check_ties(model, is_personal)
         names = frozenset(name for name, _ in model.named_parameters())
         personal = frozenset(name for name in names if is_personal(name))
         if self.personalises and (not personal or personal == names):
@@ -62,12 +72,14 @@ class Algorithm:
                 f"the split makes {what} personal, but {type(self).__name__} needs a shared and a "
                 "personal part: name the personal part, for example personal=['fc3']"
             )
-        return Plan(self.phases(names - personal, personal), self.rule, self.batch_size)
+        free = trainable(model)
+        phases = self.phases((names - personal) & free, personal & free)
+        return Plan(phases, self.rule, self.batch_size)
 
     def tuning(self, model: nn.Module) -> Plan:
         """What evaluation does for each client before it tests."""
         adapts = self.adapts(model)
-        names = frozenset(name for name, _ in model.named_parameters() if adapts(name))
+        names = frozenset(filter(adapts, trainable(model)))
         return Plan((Phase(names, epochs=self.tuning_epochs),), self.tuning_rule, self.batch_size)
 
     @property
@@ -107,6 +119,11 @@ class PersonalHead(Algorithm):
 
     def is_personal(self, model: nn.Module) -> Predicate:
         return predicate(model, self.personal)
+
+
+def trainable(model: nn.Module) -> frozenset[str]:
+    """The names of the parameters that training may change."""
+    return frozenset(name for name, value in model.named_parameters() if value.requires_grad)
 
 
 def weighted_mean(parts: Sequence[Params], weights: Sequence[float]) -> Params:

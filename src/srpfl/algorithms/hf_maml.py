@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from srpfl.algorithms.base import Evaluation, SharesAll
+from srpfl.algorithms.base import Evaluation, SharesAll, trainable
 from srpfl.algorithms.fedavg import amount
 from srpfl.errors import ConfigError
 from srpfl.local import SGD, HessianFreeMAML, Phase, Plan, Rule
@@ -38,6 +38,5 @@ class HFMAML(SharesAll):
     def adaptation(self, model: nn.Module) -> Plan:
         """One step with rate α on the client's whole training data, no weight decay."""
         assert isinstance(self.rule, HessianFreeMAML)
-        everything = frozenset(name for name, _ in model.named_parameters())
         rule = SGD(lr=self.rule.alpha, weight_decay=0.0)
-        return Plan((Phase(everything, steps=1),), rule, batch_size=None)
+        return Plan((Phase(trainable(model), steps=1),), rule, batch_size=None)

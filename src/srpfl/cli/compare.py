@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +53,8 @@ def compare(
     from srpfl.comparison import compare as side_by_side
     from srpfl.config import Config
     from srpfl.errors import ConfigError
+    from srpfl.folder import CONFIG
+    from srpfl.methods import METHODS
     from srpfl.report.plots import accuracy_against_time
     from srpfl.run import Run
 
@@ -61,7 +64,8 @@ def compare(
     names = what or ["fedrep", "srpfl"]
     runs: list[Run] = []
     for name in names:
-        if Path(name).is_dir():
+        # A folder that happens to be called like a method is meant as the method.
+        if Path(name).is_dir() and (name not in METHODS or (Path(name) / CONFIG).exists()):
             runs.append(Run.load(name))
             continue
         values = {**given, "method": name}
@@ -73,7 +77,7 @@ def compare(
     if as_json:
         print(json.dumps({**dataclasses.asdict(result), "plot": str(picture)}))
     else:
-        show(result, picture)
+        show(result, picture, costs=communication, real=all(run.real for run in runs))
 
 
 def trained(chosen: Any, seeds: int, out: Path, *, quiet: bool) -> list[Run]:
@@ -89,21 +93,27 @@ def trained(chosen: Any, seeds: int, out: Path, *, quiet: bool) -> list[Run]:
 
 def numbers(text: str) -> list[float]:
     """Values of C from the command line."""
+    from srpfl.clock.exponential import check_communication
     from srpfl.errors import ConfigError
 
     try:
-        return [float(part) for part in text.split(",")]
+        costs = [float(part) for part in text.split(",")]
     except ValueError:
         raise ConfigError(f"cannot read '{text}': write numbers such as 0,10,100") from None
+    for cost in costs:
+        check_communication(cost)
+    return costs
 
 
-def show(result: Comparison, picture: Path) -> None:
+def show(
+    result: Comparison, picture: Path, *, costs: Sequence[float] = COSTS, real: bool = False
+) -> None:
     """Print a comparison as a table."""
     from rich.console import Console
     from rich.table import Table
 
-    costs = list(result.rows[0].time_to_target)
-    table = Table(title=f"simulated time to {100 * result.target:.1f} % accuracy")
+    noun = "time" if real else "simulated time"
+    table = Table(title=f"{noun} to {100 * result.target:.1f} % accuracy")
     table.add_column("method")
     table.add_column("final\naccuracy", justify="right")
     for cost in costs:
@@ -114,8 +124,13 @@ def show(result: Comparison, picture: Path) -> None:
         table.add_row(
             row.method,
             f"{100 * row.accuracy:.1f} %",
-            *(_number(row.time_to_target[cost], "not reached") for cost in costs),
-            *(_number(row.speedup[cost], "", "x") for cost in costs),
+            *(
+                _number(row.time_to_target[cost], "not reached")
+                if cost in row.time_to_target
+                else "another run"  # its policy looks at C
+                for cost in costs
+            ),
+            *(_number(row.speedup.get(cost), "", "x") for cost in costs),
         )
     console = Console()
     console.print(table)

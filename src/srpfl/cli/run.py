@@ -44,7 +44,7 @@ def run(
         if given or config is not None or out is not None:
             raise ConfigError("--resume goes on with a run as it was: it takes no other options")
         options = RunFolder(resume).config().get("options")
-        if options is None:
+        if not isinstance(options, dict):
             raise ConfigError(f"{resume} was not started by this command: resume it from Python")
         result = play(Config.of(options, f"{resume}/config.json"), resume, resume=True, quiet=quiet)
         folder = resume

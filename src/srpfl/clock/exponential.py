@@ -18,8 +18,7 @@ class _Exponential:
     communication: float = 0.0  # C
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.rate) and self.rate > 0):
-            raise ConfigError(f"the rate of a clock must be a positive number, not {self.rate}")
+        check_rate(self.rate)
         check_communication(self.communication)
 
 
@@ -71,6 +70,11 @@ class DynamicExponential(_Exponential):
         draws = stream(seed, "speed", round).exponential(size=population)[clients]
         times: FloatArray = draws / (self.rate * rates)
         return times
+
+
+def check_rate(rate: float) -> None:
+    if not 1e-100 < rate < 1e100:  # beyond that, times would not be numbers any more
+        raise ConfigError(f"the rate of a clock must be a positive number, not {rate}")
 
 
 def check_communication(communication: float) -> None:

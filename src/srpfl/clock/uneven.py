@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from srpfl.clock.base import FloatArray, IntArray, Work
-from srpfl.clock.exponential import check_communication
+from srpfl.clock.exponential import check_communication, check_rate
 from srpfl.errors import ConfigError
 from srpfl.randomness import stream
 
@@ -23,8 +23,7 @@ class _Fixed:
     fixed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.rate) and self.rate > 0):
-            raise ConfigError(f"the rate of a clock must be a positive number, not {self.rate}")
+        check_rate(self.rate)
         check_communication(self.communication)
 
 

@@ -52,7 +52,9 @@ def chosen_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise unknown("device", name, ("auto", "cpu", "cuda")) from None
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise unknown("device", name, ("auto", "cpu", "cuda"))
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError("there is no GPU that PyTorch can use here: device='cpu' works")
     return device

@@ -8,42 +8,45 @@ the same for one client alone and for a stack of clients. Here the mask of a uni
 from __future__ import annotations
 
 import copy
+import math
 
 import torch
 from torch import Tensor, nn
 
 KEY = "dropout_key"
+BY_CHANNEL = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
 class KeyedDropout(nn.Module):
-    """nn.Dropout, with masks from a key."""
+    """nn.Dropout, with masks from a key; or the kinds that drop whole channels."""
 
     dropout_key: Tensor
 
-    def __init__(self, p: float, layer: int) -> None:
+    def __init__(self, p: float, layer: int, *, by_channel: bool = False) -> None:
         super().__init__()
-        self.p, self.layer = p, layer
+        self.p, self.layer, self.by_channel = p, layer, by_channel
         self.register_buffer(KEY, torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        position = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+        shape = (*x.shape[:2], *[1] * (x.ndim - 2)) if self.by_channel else x.shape
+        position = torch.arange(math.prod(shape), device=x.device).reshape(shape)
         uniform = hashed(position + hashed(self.dropout_key + self.layer)) >> 11 & (2**53 - 1)
         keep = uniform >= int(self.p * 2**53)
         return torch.where(keep, x / (1 - self.p), torch.zeros_like(x))
 
 
 def with_keyed_dropout(model: nn.Module) -> nn.Module:
-    """A copy of the model in which every nn.Dropout is keyed."""
+    """A copy of the model in which every dropout layer is keyed."""
     model = copy.deepcopy(model)
     layer = 0
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is nn.Dropout:
+            if isinstance(child, (nn.Dropout, *BY_CHANNEL)):
                 # One that drops nothing needs no key, and does not make features random.
-                keyed = KeyedDropout(child.p, layer) if child.p > 0 else nn.Identity()
-                setattr(parent, name, keyed)
+                keyed = KeyedDropout(child.p, layer, by_channel=isinstance(child, BY_CHANNEL))
+                setattr(parent, name, keyed if child.p > 0 else nn.Identity())
                 layer += 1
     return model
 

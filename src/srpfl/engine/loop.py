@@ -82,10 +82,12 @@ class LoopEngine:
             draws = draw(job, [client], number, [len(y)], self.data.transform, self.device)
             trained = {n: state[n] for n, _ in self.model.named_parameters() if n in phase.trains}
             moments = resumed(rule, optimiser, trained)
+            if not trained:
+                continue
             losses: list[Tensor] = []
-            set_modes(self.model, phase.trains)
+            modes = Modes(self.model, phase.trains, job.shared)
             for step in range(draws.steps[0]):
-                gradient = self._batch_gradient(state, x, y, draws, step, losses)
+                gradient = self._batch_gradient(state, x, y, draws, step, losses, modes)
                 trained, moments = rule.step(gradient, trained, moments)
             state.update(trained)
             optimiser = kept(optimiser, moments)
@@ -94,7 +96,14 @@ class LoopEngine:
         return mean_loss
 
     def _batch_gradient(
-        self, state: Params, x: Tensor, y: Tensor, draws: Draws, step: int, losses: list[Tensor]
+        self,
+        state: Params,
+        x: Tensor,
+        y: Tensor,
+        draws: Draws,
+        step: int,
+        losses: list[Tensor],
+        modes: Modes,
     ) -> Gradient:
         """The gradient function of one step's batch; its first call notes the loss."""
         picked = draws.batches[0, step]
@@ -105,6 +114,7 @@ class LoopEngine:
             chosen = draws.augment[0, step, present]
             images = self.data.transform.augment(images, chosen.long())
         inputs = self.data.transform.prepare(images, self.dtype)
+        modes.switch(len(targets))
         for name in self.keys:
             state[name] = draws.dropout[0, step]
         first_call = True
@@ -125,7 +135,9 @@ class LoopEngine:
         leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
         outputs = self.forward({**state, **leaves}, inputs)
         loss = self.loss(outputs, targets).mean()
-        grads = torch.autograd.grad(loss, list(leaves.values()))
+        values = list(leaves.values())
+        # What the model does not use has no gradient, and stays but for weight decay.
+        grads = torch.autograd.grad(loss, values, allow_unused=True, materialize_grads=True)
         return loss.detach(), dict(zip(leaves, grads, strict=True))
 
     def _full_gradient(self, job: Job, state: Params, x: Tensor, y: Tensor) -> Params:
@@ -143,15 +155,30 @@ class LoopEngine:
         }
 
 
-def set_modes(model: nn.Module, trained: Collection[str]) -> None:
+class Modes:
     """Training mode, except for normalisation layers that this phase does not train: a frozen
-    part keeps its running statistics too."""
-    model.train()
-    for name, module in model.named_modules():
-        if isinstance(module, _BatchNorm) and not any(
-            f"{name}.{parameter}" in trained for parameter, _ in module.named_parameters()
-        ):
-            module.eval()
+    part keeps its running statistics too. A layer without parameters goes with its part. One sample
+    alone has no statistics, and is normalised with those so far."""
+
+    def __init__(self, model: nn.Module, trained: Collection[str], shared: Collection[str]) -> None:
+        model.train()
+        self.updated: list[nn.Module] = []
+        for name, module in model.named_modules():
+            if not isinstance(module, _BatchNorm):
+                continue
+            own = {f"{name}.{parameter}" for parameter, _ in module.named_parameters()}
+            if not own:
+                place = f"{name}.running_mean" in shared
+                own = {other for other in trained if (other in shared) == place}
+            if own.isdisjoint(trained):
+                module.eval()
+            elif module.track_running_stats:
+                self.updated.append(module)
+
+    def switch(self, samples: int) -> None:
+        """Before a step with so many samples."""
+        for module in self.updated:
+            module.train(samples > 1)
 
 
 @contextmanager

@@ -61,7 +61,9 @@ class Problem:
         each = self.loss(outputs.flatten(0, 1), batch.y.flatten()).reshape(batch.weights.shape)
         losses = (each * batch.weights).sum(1)
         # Clients share no parameters here, so the gradient of the sum is each client's own.
-        grads = torch.autograd.grad(losses.sum(), list(leaves.values()))
+        # What the model does not use has none; zeros stand for it.
+        values = list(leaves.values())
+        grads = torch.autograd.grad(losses.sum(), values, allow_unused=True, materialize_grads=True)
         return losses.detach(), dict(zip(leaves, grads, strict=True))
 
 

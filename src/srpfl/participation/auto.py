@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from srpfl.errors import ConfigError
 from srpfl.participation._arrivals import Arrivals
 from srpfl.participation._signal import Glance, Signal, Vector, look
-from srpfl.participation.base import Call, Memory, Outcome, Sampling, checked_start
+from srpfl.participation.base import STAGE, Call, Memory, Outcome, Sampling, checked_start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +55,12 @@ class Auto(Sampling):
         return {"wait": checked_start(self.start, self.asked(population)), "stage": 0}
 
     def call(self, memory: Memory, round: int, population: int) -> Call:
-        # n may stay for ever, and a sample must not: "stage" means the paper's ten rounds here.
+        # n may stay for ever, and a sample must not.
         return Call(
             ask=self.asked(population),
             wait=memory["wait"],
             stage=memory["stage"],
-            draw=self.drawn(round, round // 10),
+            draw=self.drawn(round, round // STAGE),
             grace=0.0 if "signal" in memory else self.margin,
         )
 

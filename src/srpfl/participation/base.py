@@ -126,6 +126,9 @@ class Sampling:
         return round if self.resample == "round" else stage
 
 
+STAGE = 10  # rounds that a sample stays where a policy has no stages of its own: the paper's ten
+
+
 def checked_start(start: int | None, asked: int) -> int:
     """n0: a tenth of those asked, unless given."""
     if start is None:

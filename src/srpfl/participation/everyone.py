@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from srpfl.participation.base import Call, Memory, Sampling
+from srpfl.participation.base import STAGE, Call, Memory, Sampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,4 +17,4 @@ class Everyone(Sampling):
 
     def call(self, memory: Memory, round: int, population: int) -> Call:
         asked = self.asked(population)
-        return Call(ask=asked, wait=asked, draw=self.drawn(round, 0))
+        return Call(ask=asked, wait=asked, draw=self.drawn(round, round // STAGE))

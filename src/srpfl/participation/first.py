@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from srpfl.errors import ConfigError
-from srpfl.participation.base import Call, Memory, Sampling, checked_start
+from srpfl.participation.base import STAGE, Call, Memory, Sampling, checked_start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,9 @@ class FirstN(Sampling):
 
     def call(self, memory: Memory, round: int, population: int) -> Call:
         asked = self.asked(population)
-        return Call(ask=asked, wait=checked_start(self.n, asked), draw=self.drawn(round, 0))
+        return Call(
+            ask=asked, wait=checked_start(self.n, asked), draw=self.drawn(round, round // STAGE)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,4 +47,6 @@ class Deadline(Sampling):
 
     def call(self, memory: Memory, round: int, population: int) -> Call:
         asked = self.asked(population)
-        return Call(ask=asked, wait=asked, draw=self.drawn(round, 0), deadline=self.seconds)
+        return Call(
+            ask=asked, wait=asked, draw=self.drawn(round, round // STAGE), deadline=self.seconds
+        )

@@ -36,6 +36,7 @@ class FlanpRule(Sampling):
                 raise ConfigError(f"{name} must be a positive number, not {value}")
 
     def begin(self, population: int) -> Memory:
+        super().begin(population)
         asked = self.asked(population)
         if asked < population:
             raise ConfigError(

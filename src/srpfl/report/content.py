@@ -49,7 +49,7 @@ def common_target(runs: Sequence[Run]) -> float | None:
 
 def _run(run: Run, look: Style, folder: str, every: int) -> dict[str, Any]:
     known = METHODS.get(run.name)
-    real = _kind(run, "clock") == "RealTime"
+    real = run.real
     return {
         "label": look.label,
         "group": look.group,

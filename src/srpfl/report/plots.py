@@ -65,7 +65,8 @@ def accuracy_against_time(
             told.add(look.group)
         if target is not None:
             panel.axhline(100 * target, color="#5a6475", linewidth=0.9, linestyle=(0, (1, 3)))
-        panel.set_xlabel(f"simulated time ({time_unit(runs)})")
+        noun = "time" if all(run.real for run in runs) else "simulated time"
+        panel.set_xlabel(f"{noun} ({time_unit(runs)})")
         panel.set_title(f"C = {cost:g}")
         panel.set_xlim(left=0)
     panels[0].set_ylabel("accuracy (%)")

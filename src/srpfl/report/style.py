@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from srpfl.comparison import groups_of
 from srpfl.run import Run
 
 # Okabe and Ito's colours, with black and yellow (each invisible on one of the two grounds)
@@ -52,7 +51,7 @@ class Style:
 
 def styles(runs: Sequence[Run]) -> list[Style]:
     """A style for each run: a colour for each group, a label for each run."""
-    groups = _groups(runs)
+    groups = groups_of(runs)
     slots = _slots(runs, groups)
     labels: list[str] = []
     for run, group in zip(runs, groups, strict=True):
@@ -61,51 +60,6 @@ def styles(runs: Sequence[Run]) -> list[Style]:
         again = sum(1 for other in labels if other == label or other.startswith(f"{label} #"))
         labels.append(f"{label} #{again + 1}" if again else label)
     return [Style(label, group, slots[group]) for label, group in zip(labels, groups, strict=True)]
-
-
-def _groups(runs: Sequence[Run]) -> list[str]:
-    """The name of each run, with what sets it apart from others of that name."""
-    leaves = [_leaves(run.config) for run in runs]
-    groups = []
-    for run, mine in zip(runs, leaves, strict=True):
-        named = [
-            values for other, values in zip(runs, leaves, strict=True) if other.name == run.name
-        ]
-        names = dict.fromkeys(name for values in named for name in values)
-        differing = [name for name in names if len({values.get(name) for values in named}) > 1]
-        kinds = [name for name in differing if name.endswith("kind")]
-        # Another kind of policy brings other fields with it; its name says enough.
-        told = [f"{name.split('.')[-1]} {mine[name]}" for name in differing if name in mine]
-        if kinds:
-            told = [mine[name] for name in kinds if name in mine]
-            same = [v for v in named if all(v.get(name) == mine.get(name) for name in kinds)]
-            told += [
-                f"{name.split('.')[-1]} {mine[name]}"
-                for name in differing
-                if name in mine and len({v.get(name) for v in same}) > 1
-            ]
-        groups.append(f"{run.name} ({', '.join(told)})" if told else run.name)
-    return groups
-
-
-CHOICES = ("algorithm", "participation", "clock", "communication", "rounds", "data", "pretrained")
-
-
-def _leaves(config: Mapping[str, Any]) -> dict[str, str]:
-    """The choices that make a run another experiment, by dotted name."""
-    found: dict[str, str] = {}
-
-    def walk(name: str, value: Any) -> None:
-        if isinstance(value, Mapping):
-            for key, inner in value.items():
-                walk(f"{name}.{key}", inner)
-        else:
-            found[name] = value if isinstance(value, str) else json.dumps(value)
-
-    for choice in CHOICES:
-        if choice in config:
-            walk(choice, config[choice])
-    return found
 
 
 def _slots(runs: Sequence[Run], groups: Sequence[str]) -> dict[str, int]:

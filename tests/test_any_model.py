@@ -1,0 +1,178 @@
+"""Models as people write them: frozen, tied and unused weights, normalisation, dropout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import srpfl
+import tiny
+from srpfl.errors import ConfigError
+from srpfl.records import RoundRecord
+from srpfl.simulation import initial_model
+from srpfl.split import state_of
+from srpfl.watchers import Watcher
+
+STACKED = pytest.mark.parametrize("engine", ["loop", "vectorised"])
+
+
+def network(*body: nn.Module, wide: int = 8) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 8), *body, nn.ReLU(), nn.Linear(wide, 3))
+
+
+def played(model: nn.Module, **changes: Any) -> srpfl.Run:
+    return tiny.simulate(model=model, algorithm=srpfl.FedRep(personal=["3"]), **changes)
+
+
+def shared(run: srpfl.Run) -> dict[str, Tensor]:
+    assert run.state is not None
+    return run.state.shared
+
+
+@STACKED
+def test_frozen_parameters_stay_and_travel_with_their_part(engine: str) -> None:
+    model = network(nn.Linear(8, 8))
+    model[1].weight.requires_grad_(False)
+    run = played(model, engine=engine)
+    start = state_of(initial_model(model, seed=0))
+    assert torch.equal(shared(run)["1.weight"], start["1.weight"])
+    assert not torch.equal(shared(run)["1.bias"], start["1.bias"])
+
+
+@STACKED
+def test_a_phase_whose_parameters_are_all_frozen_does_nothing(engine: str) -> None:
+    model = network(nn.Identity())
+    model[0].requires_grad_(False)
+    run = played(model, engine=engine)
+    start = state_of(initial_model(model, seed=0))
+    assert all(torch.equal(value, start[name]) for name, value in shared(run).items())
+    assert run.rounds[-1].loss > 0  # of the head, which is trained
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.again = nn.Linear(4, 4)
+        self.again.weight = self.inner.weight
+        self.head = nn.Linear(4, 3)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.head(F.relu(self.again(F.relu(self.inner(x)))))
+        return outputs
+
+
+def test_tied_and_unused_weights_train_and_all_engines_agree() -> None:
+    runs = [
+        tiny.simulate(model=Tied(), algorithm=srpfl.FedRep(), engine=engine, precision="float64")
+        for engine in ("loop", "vectorised", "workers")
+    ]
+    first = shared(runs[0])
+    assert "inner.weight" in first
+    assert "again.weight" not in first
+    start = state_of(initial_model(Tied(), seed=0))
+    assert not torch.equal(first["inner.weight"].float(), start["inner.weight"])
+    assert torch.equal(first["unused.bias"].float(), start["unused.bias"])  # not even decayed
+    for other in map(shared, runs[1:]):
+        for name, value in first.items():
+            torch.testing.assert_close(other[name], value, rtol=1e-9, atol=0)
+
+
+def test_a_split_through_tied_weights_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'inner\.weight' and 'again\.weight' are one tensor"):
+        tiny.simulate(model=Tied(), algorithm=srpfl.FedRep(personal=["again"]))
+
+
+class Stops(Watcher):
+    def round(self, record: RoundRecord) -> None:
+        if record.round == 2:
+            raise KeyboardInterrupt
+
+
+@STACKED
+@pytest.mark.parametrize("kind", [nn.Dropout, nn.Dropout1d])
+def test_dropout_of_any_kind_resumes_exactly(kind: Any, engine: str, tmp_path: Path) -> None:
+    body = network(nn.Identity())
+    model = nn.Sequential(nn.Unflatten(1, (2, 2)), kind(0.5), nn.Flatten(), *body)
+    choices: dict[str, Any] = {"model": model, "algorithm": srpfl.FedAvg(), "engine": engine}
+    whole = tiny.simulate(**choices)
+    with pytest.raises(KeyboardInterrupt):
+        tiny.simulate(**choices, out=tmp_path / "run", watchers=[Stops()])
+    assert tiny.same(
+        shared(whole), shared(tiny.simulate(**choices, out=tmp_path / "run", resume=True))
+    )
+    plain = tiny.simulate(
+        **{**choices, "model": nn.Sequential(nn.Identity(), nn.Identity(), nn.Identity(), *body)}
+    )
+    assert not tiny.same(shared(whole), shared(plain))
+
+
+def test_channel_dropout_drops_whole_channels() -> None:
+    from srpfl.engine.dropout import with_keyed_dropout
+
+    layer = with_keyed_dropout(nn.Sequential(nn.Dropout2d(0.5))).train()
+    kept = layer(torch.ones(50, 8, 3, 3)).flatten(2)
+    assert torch.equal(kept.amin(2), kept.amax(2))
+    assert set(kept.flatten().tolist()) == {0.0, 2.0}
+    assert 0.4 < float((kept[:, :, 0] > 0).float().mean()) < 0.6  # 400 fair coins
+
+
+class Careless(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.head(F.dropout(self.body(x), 0.5, self.training))
+        return outputs
+
+
+def test_random_numbers_of_the_models_own_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"draws random numbers of its own.*use nn\.Dropout"):
+        tiny.simulate(model=Careless())
+
+
+def test_normalisation_without_parameters_learns_statistics_with_its_part() -> None:
+    run = played(network(nn.BatchNorm1d(8, affine=False)))
+    assert not torch.equal(shared(run)["1.running_mean"], torch.zeros(8))
+    frozen = tiny.simulate(
+        model=network(nn.BatchNorm1d(8, affine=False)),
+        algorithm=srpfl.FedRep(personal=["3"], body_epochs=0),
+    )
+    assert torch.equal(shared(frozen)["1.running_mean"], torch.zeros(8))
+
+
+def test_a_last_batch_of_one_sample_is_normalised_with_the_statistics_so_far() -> None:
+    # 13 samples in batches of 4: the last has one.
+    run = tiny.simulate(
+        model=network(nn.BatchNorm1d(8)),
+        data=tiny.data(per_client=13),
+        algorithm=srpfl.FedAvg(batch_size=4),
+    )
+    assert int(shared(run)["1.num_batches_tracked"]) > 0
+
+
+def test_attention_starts_from_the_seed() -> None:
+    one, other = (
+        state_of(initial_model(nn.MultiheadAttention(8, 2), seed=seed)) for seed in (3, 3)
+    )
+    assert tiny.same(one, other)
+    third = state_of(initial_model(nn.MultiheadAttention(8, 2), seed=4))
+    assert not torch.equal(one["in_proj_weight"], third["in_proj_weight"])
+
+
+def test_a_model_that_does_not_fit_the_data_is_one_sentence() -> None:
+    with pytest.raises(ConfigError, match=r"does not take samples of shape \(4,\)"):
+        tiny.simulate(model=nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 3)))
+    with pytest.raises(ConfigError, match="tells 2 classes apart and the data has 3"):
+        tiny.simulate(model=nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)))
+    with pytest.raises(ConfigError, match="one row of scores"):
+        tiny.simulate(
+            model=nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3), nn.Unflatten(1, (3, 1)))
+        )
