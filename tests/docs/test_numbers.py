@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import srpfl
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -26,3 +28,15 @@ def test_the_results_follow_from_their_records(tmp_path: Path) -> None:
         assert [text for runs in panels.values() for run in runs for text in faults(run)] == []
         for name, text in build(folder.name, panels).items():
             assert (folder / name).read_text() == text, f"{folder.name}/{name}"
+
+
+def test_the_deployments_table_is_that_of_its_records() -> None:
+    folder = ROOT / "results" / "flower"
+    text = (folder / "README.md").read_text()
+    fedrep, srpfl_ = (srpfl.Run.load(folder / name) for name in ("fedrep", "srpfl"))
+    for point in fedrep.accuracy:
+        time = srpfl_.time_to(point.mean)
+        assert time is not None
+        assert time < point.time
+        row = f"| {100 * point.mean:.1f} % (round {point.round}) | {point.time:.0f} s "
+        assert f"{row}| {time:.0f} s | {point.time / time:.2f} |" in text

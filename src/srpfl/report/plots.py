@@ -67,7 +67,7 @@ def accuracy_against_time(
             panel.axhline(100 * target, color="#5a6475", linewidth=0.9, linestyle=(0, (1, 3)))
         noun = "time" if all(run.real for run in runs) else "simulated time"
         panel.set_xlabel(f"{noun} ({time_unit(runs)})")
-        panel.set_title(f"C = {cost:g}")
+        panel.set_title("" if all(run.real for run in runs) else f"C = {cost:g}")
         panel.set_xlim(left=0)
     panels[0].set_ylabel("accuracy (%)")
     panels[-1].legend(loc="lower right", frameon=False)
