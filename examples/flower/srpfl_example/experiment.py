@@ -37,10 +37,12 @@ def own_data(context: Context) -> OwnData:
     """This node's data. Yours would be read from the node's disk into an OwnData; here each node
     takes its share of a common data set, three classes each."""
     config = context.run_config
+    data = str(config["data"])
     everyone = srpfl.data.load(
-        str(config["data"]),
+        data,
         clients=int(config["clients"]),
         partition=srpfl.data.Shards(3),
         seed=int(config["seed"]),
+        per_client=500 if data == "cifar10" else None,
     )
     return share_of(everyone, int(context.node_config["partition-id"]))
