@@ -176,3 +176,12 @@ def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
 
     for name in COMMANDS:
         assert f"srpfl {name}" in srpfl(name, "--help", cwd=tmp_path).stdout
+
+
+def test_reproduce_trains_runs_together(tmp_path: Path) -> None:
+    which = ["reproduce", "fig3", "--dataset", "digits", "--methods", "fedrep,srpfl"]
+    which += ["--rounds", "2", "--clients", "8", "--engine", "vectorised", "--device", "cpu"]
+    done = srpfl(*which, "--together", "2", cwd=tmp_path)
+    assert done.stdout.startswith("trained 2 runs")
+    refused = srpfl(*which, "--together", "0", cwd=tmp_path, fails=True)
+    assert refused.stderr.strip() == "srpfl: at least one run is trained at a time, not 0"

@@ -9,6 +9,7 @@ from srpfl.participation import Auto, Deadline, Doubling, Everyone, FirstN, Flan
 from srpfl.run import Run
 from srpfl.simulation import simulate
 from srpfl.split import combine, partition
+from srpfl.together import simulate_together
 from srpfl.watchers import Watcher
 
 __version__ = "0.1.0"
@@ -42,4 +43,5 @@ __all__ = [
     "models",
     "partition",
     "simulate",
+    "simulate_together",
 ]

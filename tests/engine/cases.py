@@ -21,8 +21,8 @@ EQUAL = (12, 12, 12, 12)
 UNEQUAL = (3, 31, 12, 7, 18, 31)
 
 
-def images(sizes: Sequence[int], transform: Transform = Transform(), side: int = 16) -> Pooled:
-    rng = np.random.default_rng(0)
+def images(sizes: Sequence[int], transform: Transform = Transform(), *, seed: int = 0) -> Pooled:
+    rng, side = np.random.default_rng(seed), 16
 
     def pool(counts: Sequence[int]) -> tuple[Samples, list[np.ndarray]]:
         total = sum(counts)

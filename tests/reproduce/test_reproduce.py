@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from srpfl.errors import ConfigError
+from srpfl.errors import ConfigError, RunFolderError
 from srpfl.folder import ROUNDS
 from srpfl.reproduce import TRAININGS, Panel, check, train, write
-from srpfl.reproduce.grid import evaluated
+from srpfl.reproduce.grid import companions, evaluated, place
 from srpfl.reproduce.page import faults
 from srpfl.run import Run
 
@@ -68,6 +68,46 @@ def test_a_run_that_was_stopped_is_finished_later(tmp_path: Path) -> None:
     (folder / ROUNDS).write_text(lines[0])
     assert train(panel, tmp_path)[1] == 1
     assert (folder / ROUNDS).read_text().splitlines(keepends=True) == lines
+
+
+def test_runs_that_are_trained_together_are_those_trained_in_turn(
+    results: Path, tmp_path: Path
+) -> None:
+    panel = Panel("fig3", "digits", methods=("fedrep", "srpfl"), rounds=2, clients=10, seeds=2)
+    done = place(tmp_path, "fig3", next(panel.configs()))
+    shutil.copytree(results / "fig3" / "digits" / "fedrep-seed0", done)
+    runs, trained = train(panel, tmp_path, together=3, engine="vectorised", device="cpu")
+    assert trained == 3
+    assert [(run.name, run.config["seed"]) for run in runs] == [
+        ("fedrep", 0),
+        ("srpfl", 0),
+        ("fedrep", 1),
+        ("srpfl", 1),
+    ]
+    in_turn = Run.load(results / "fig3" / "digits" / "srpfl-seed0")
+    assert [r.arrivals for r in runs[1].rounds] == [r.arrivals for r in in_turn.rounds]
+    assert [r.loss for r in runs[1].rounds] == pytest.approx([r.loss for r in in_turn.rounds])
+    assert train(panel, tmp_path, together=3)[1] == 0
+
+
+def test_only_runs_of_one_algorithm_are_companions() -> None:
+    panel = Panel("fig3", "digits", seeds=2)
+    missing = {place(Path(), "fig3", config): config for config in panel.configs()}
+    names = [folder.name for folder in companions(missing, 3)]
+    assert names == ["fedavg-seed0", "flanp-seed0", "fedavg-seed1"]
+    assert [folder.name for folder in companions(missing, 1)] == ["fedavg-seed0"]
+
+
+def test_a_run_that_fails_is_named_after_the_others_are_through(
+    tmp_path: Path,
+) -> None:
+    panel = Panel("fig3", "digits", methods=("fedrep", "srpfl"), rounds=2, clients=10)
+    taken = place(tmp_path, "fig3", next(panel.configs()))
+    taken.mkdir(parents=True)
+    (taken / "notes.txt").write_text("this folder is used for something else")
+    with pytest.raises(RunFolderError, match="fedrep-seed0 is not empty"):
+        train(panel, tmp_path, together=2)
+    assert len(Run.load(taken.parent / "srpfl-seed0").rounds) == 2
 
 
 def test_true_results_pass_and_false_ones_are_named(results: Path, tmp_path: Path) -> None:

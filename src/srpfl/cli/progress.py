@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import time
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ class ProgressLine(Watcher):
 
     def __init__(self, *, hidden: bool = False) -> None:
         self._bars = Progress(
-            TextColumn("{task.description:<10}"),
+            TextColumn("{task.description:<17}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[status]}"),
@@ -38,7 +39,7 @@ class ProgressLine(Watcher):
             disable=hidden or not sys.stderr.isatty(),
         )
         self._accuracy = ""
-        self._communication = 0.0
+        self._communication, self._seed = 0.0, ""
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -52,12 +53,17 @@ class ProgressLine(Watcher):
     ) -> None:
         self._bars.stop()
 
+    def another(self) -> ProgressLine:
+        """A bar among these for a run that is played beside others."""
+        return copy.copy(self)
+
     def setting(self, config: Mapping[str, Any]) -> None:
         self._communication = float(config["communication"])
+        self._seed = f", seed {config['seed']}"
 
     def begin(self, name: str, rounds: int, done: int) -> None:
         self._accuracy, self._done, self._started = "", done, time.monotonic()
-        self._task = self._bars.add_task(name, total=rounds, completed=done, status="")
+        self._task = self._bars.add_task(name + self._seed, total=rounds, completed=done, status="")
 
     def round(self, record: RoundRecord) -> None:
         seconds = max(time.monotonic() - self._started, 1e-9)

@@ -27,6 +27,7 @@ def reproduce(
     engine: Annotated[str, typer.Option(help="auto, loop, workers or vectorised")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     precision: Annotated[str, typer.Option(help="float32, tf32 or bfloat16")] = "float32",
+    together: Annotated[int, typer.Option(help="runs of one algorithm to train as one cohort")] = 1,
     minutes: Annotated[
         float | None, typer.Option(help="begin no new run after this long; call again to go on")
     ] = None,
@@ -41,7 +42,7 @@ def reproduce(
 
     Examples:
 
-      srpfl reproduce fig3 --dataset cifar10 --data-dir data --seeds 3
+      srpfl reproduce fig3 --dataset cifar10 --data-dir data --seeds 3 --together 6
 
       srpfl reproduce --check results/
     """
@@ -53,6 +54,8 @@ def reproduce(
         return
     if figure is None:
         raise ConfigError("name a figure (fig3, fig4, fig5, fig6), or a folder to --check")
+    if together < 1:
+        raise ConfigError(f"at least one run is trained at a time, not {together}")
     started = time.perf_counter()
     panels = [
         paper.Panel(
@@ -68,6 +71,7 @@ def reproduce(
     trained = _train(
         panels,
         out,
+        together=together,
         deadline=None if minutes is None else started + 60 * minutes,
         data_dir=data_dir,
         engine=engine,
@@ -77,7 +81,9 @@ def reproduce(
     note = None
     if trained:
         note = {
-            "command": _command(figure, dataset, methods, seeds, rounds, clients, precision),
+            "command": _command(
+                figure, dataset, methods, seeds, rounds, clients, precision, together
+            ),
             "trained": trained,
             "device": _device(device),
             "seconds": round(time.perf_counter() - started, 1),
@@ -89,14 +95,14 @@ def reproduce(
         print(f"trained {trained} runs; wrote {', '.join(files)} to {out / figure}")
 
 
-def _train(panels: list[Any], out: Path, *, deadline: float | None, **more: Any) -> int:
+def _train(panels: list[Any], out: Path, **more: Any) -> int:
     from srpfl.cli.progress import ProgressLine
     from srpfl.reproduce.grid import train
 
     trained = 0
     with ProgressLine() as line:
         for panel in panels:
-            trained += train(panel, out, watchers=[line], deadline=deadline, **more)[1]
+            trained += train(panel, out, watchers=lambda: [line.another()], **more)[1]
     return trained
 
 
@@ -118,11 +124,13 @@ def _command(
     rounds: int,
     clients: int | None,
     precision: str,
+    together: int,
 ) -> str:
     words = ["srpfl reproduce", figure, *(f"--dataset {name}" for name in dataset or [])]
     words += [f"--methods {methods}"] if methods else []
     words += [f"--seeds {seeds} --rounds {rounds}", *([f"--clients {clients}"] if clients else [])]
-    return " ".join([*words, f"--precision {precision}"])
+    words += [f"--precision {precision}", *([f"--together {together}"] if together > 1 else [])]
+    return " ".join(words)
 
 
 def _device(name: str) -> str:

@@ -31,23 +31,26 @@ class Draws:
 
 
 def draw(
-    job: Job,
+    jobs: Sequence[Job],
     clients: Sequence[int],
     phase: int,
     sizes: Sequence[int],
     transform: Transform,
     device: torch.device,
 ) -> Draws:
-    """What clients with so many samples do at random in phase number ``phase`` of the job."""
-    plan = job.plan
+    """What clients with so many samples do at random in phase number ``phase`` of their jobs,
+    one job for each client, all with the same plan."""
+    plan = jobs[0].plan
     steps = [plan.phases[phase].step_count(size, plan.batch_size) for size in sizes]
     widths = [min(plan.batch_size or size, size) for size in sizes]
     whole = (len(clients), max(steps), max(widths))
 
     def keys(purpose: str) -> Tensor:
-        base = torch_seed(job.seed, f"{job.purpose}/{purpose}", job.round, phase)
+        names = [(job.seed, f"{job.purpose}/{purpose}", job.round, phase) for job in jobs]
+        seeds = {name: torch_seed(*name) for name in set(names)}
+        bases = torch.tensor([seeds[name] for name in names], dtype=torch.int64, device=device)
         numbers = torch.tensor(clients, dtype=torch.int64, device=device)
-        return hashed(hashed(numbers) + base)[:, None]
+        return hashed(hashed(numbers) + bases)[:, None]
 
     step = torch.arange(whole[1], device=device)
     slot = torch.arange(whole[2], device=device)

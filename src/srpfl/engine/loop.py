@@ -79,7 +79,7 @@ class LoopEngine:
         optimiser: RuleState = {}
         mean_loss = 0.0
         for number, phase in enumerate(job.plan.phases):
-            draws = draw(job, [client], number, [len(y)], self.data.transform, self.device)
+            draws = draw([job], [client], number, [len(y)], self.data.transform, self.device)
             trained = {n: state[n] for n, _ in self.model.named_parameters() if n in phase.trains}
             moments = resumed(rule, optimiser, trained)
             if not trained:

@@ -9,7 +9,7 @@ traced, so that nothing but tensor operations is left of it (see :mod:`srpfl.eng
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -17,8 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from srpfl.data.base import Federated
+from srpfl.data.base import Federated, IntArray
+from srpfl.data.joined import Joined
 from srpfl.engine.base import Job, Local, Loss, Score, cross_entropy
+from srpfl.engine.cohort import Cohort, Jobs, Member, alike, members
 from srpfl.engine.convolution import with_fused_convolutions
 from srpfl.engine.draws import draw
 from srpfl.engine.dropout import key_names, with_keyed_dropout
@@ -30,7 +32,7 @@ from srpfl.engine.precision import Precision, called
 from srpfl.engine.programs import Programs
 from srpfl.engine.schedule import Order, Schedule
 from srpfl.engine.steps import Batch, Carried, Problem, filled, flat, owned
-from srpfl.engine.store import Held, Store
+from srpfl.engine.store import Held, Part, Store
 from srpfl.engine.task import Task
 from srpfl.errors import ConfigError
 from srpfl.local import RuleState, kept, resumed
@@ -41,26 +43,6 @@ CPU_STACK = 4 << 20  # bytes of parameters in a stack beyond which a CPU's cache
 SMALLEST_PASS = 50
 CPU_PASS = 100  # samples in one forward pass without gradients
 CPU_BLOCK = 32 << 20  # bytes of inputs that are made ready at a time
-
-
-@dataclass
-class Cohort:
-    """Clients on their way through a plan, sorted so that those with most samples come first."""
-
-    places: list[int]  # where each client stands in the job
-    clients: list[int]
-    held: Held
-    common: Params  # the same for all
-    stack: Params  # clients first
-    moments: RuleState = field(default_factory=dict)
-    losses: Tensor | None = None
-
-    def spread(self, names: Sequence[str]) -> None:
-        """Make common parameters each client's own."""
-        for name in names:
-            if name in self.common:
-                value = self.common.pop(name)
-                self.stack[name] = value.expand(len(self.clients), *value.shape)
 
 
 @dataclass(frozen=True)
@@ -78,7 +60,10 @@ class View:
 
 
 class VectorisedEngine:
-    """Trains a cohort as one stack; on a CPU, as stacks that fit its caches."""
+    """Trains a cohort as one stack; on a CPU, as stacks that fit its caches.
+
+    With joined data it carries out jobs of several runs as one, each on a part of the data.
+    """
 
     def __init__(
         self,
@@ -97,8 +82,9 @@ class VectorisedEngine:
             model = with_fused_convolutions(model)
         self.model = model.to(device=self.device, dtype=self.precision.kept)
         self.names = [name for name, _ in self.model.named_parameters()]
-        self.data, self.loss, self.together = data, loss, together
-        self.store = Store(data, self.device)
+        self.data = data if isinstance(data, Joined) else Joined([data])
+        self.loss, self.together = loss, together
+        self.store = Store(self.data, self.device)
         self.programs = Programs(self.device, self.precision)
         # Halved when memory runs out: clients at a time, samples in a pass, bytes in a block.
         self.most, self.in_pass, self.in_block = 1 << 30, CPU_PASS, CPU_BLOCK
@@ -110,64 +96,93 @@ class VectorisedEngine:
         self._whole = View(Problem(self._forward, loss, tuple(key_names(self.model))))
 
     def train(self, job: Job) -> list[Local]:
-        return self._in_groups(job, self._train)
+        return self.train_together({0: job})[0]
 
     def test(self, job: Job) -> list[Score]:
-        return self._in_groups(job, self._test)
+        return self.test_together({0: job})[0]
 
-    def _in_groups(self, job: Job, work: Callable[[Job, Sequence[int]], list[T]]) -> list[T]:
-        """All clients of the job, as many at a time as memory holds."""
-        done: list[T] = []
+    def train_together(self, jobs: Jobs) -> dict[int, list[Local]]:
+        """:meth:`train` for jobs of several runs. Those with equal plans are one cohort."""
+        return self._in_groups(jobs, self._train)
+
+    def test_together(self, jobs: Jobs) -> dict[int, list[Score]]:
+        return self._in_groups(jobs, self._test)
+
+    def _in_groups(
+        self, jobs: Jobs, work: Callable[[Jobs, Sequence[Member]], list[T]]
+    ) -> dict[int, list[T]]:
+        """All clients of the jobs, as many at a time as memory holds."""
+        answers: dict[int, list[T]] = {run: [] for run in jobs}
         with one_thread(), self.precision.switched():
-            while len(done) < len(job.clients):
-                places = range(len(done), min(len(done) + self.most, len(job.clients)))
-                try:
-                    done += work(job, places)
-                except torch.OutOfMemoryError:
-                    if len(places) == 1 and self.in_pass < SMALLEST_PASS:
-                        raise
-                    self.most = max(1, len(places) // 2)
-                    self.in_pass, self.in_block = self.in_pass // 2, self.in_block // 2
-                    self.programs.clear()
-                    torch.cuda.empty_cache()
-        return done
+            for group in alike(jobs):
+                left = members(group)
+                while left:
+                    some = left[: self.most]
+                    try:
+                        done = work(group, some)
+                    except torch.OutOfMemoryError:
+                        if len(some) == 1 and self.in_pass < SMALLEST_PASS:
+                            raise
+                        self._use_less_memory(len(some))
+                        continue
+                    for member, answer in zip(some, done, strict=True):
+                        answers[member.run].append(answer)
+                    left = left[len(some) :]
+        return answers
 
-    def _train(self, job: Job, places: Sequence[int]) -> list[Local]:
-        cohort = self._start(job, places)
-        gradients = self._full_gradients(job, cohort) if job.wants_gradient else None
-        self._carry_out(job, cohort)
-        losses = [0.0] * len(places) if cohort.losses is None else cohort.losses.tolist()
-        answers: list[Local] = []
-        for row, place in enumerate(cohort.places):
-            state = {**cohort.common, **{name: v[row] for name, v in cohort.stack.items()}}
-            answers.append(
-                Local(
-                    client=cohort.clients[row],
-                    shared={name: state[name] for name in job.shared},
-                    personal={name: state[name] for name in job.personal[place]},
-                    loss=losses[row],
-                    samples=int(cohort.held.sizes[row]),
-                    gradient=gradients and {name: g[row] for name, g in gradients.items()},
-                )
+    def _use_less_memory(self, clients: int) -> None:
+        """Half as much of everything, after so many clients were too many."""
+        self.most = max(1, clients // 2)
+        self.in_pass, self.in_block = self.in_pass // 2, self.in_block // 2
+        self.programs.clear()
+        torch.cuda.empty_cache()
+
+    def _train(self, jobs: Jobs, asked: Sequence[Member]) -> list[Local]:
+        gradients = self._full_gradients(jobs, asked)
+        cohort = self._start(jobs, asked)
+        self._carry_out(cohort)
+        losses = [0.0] * len(asked) if cohort.losses is None else cohort.losses.tolist()
+        answers: dict[Member, Local] = {}
+        for row, member in enumerate(cohort.members):
+            job = jobs[member.run]
+            own = {name: value[row] for name, value in cohort.stack.items()}
+            state = {**cohort.common[member.run], **own}
+            answers[member] = Local(
+                client=job.clients[member.place],
+                shared={name: state[name] for name in job.shared},
+                personal={name: state[name] for name in job.personal[member.place]},
+                loss=losses[row],
+                samples=int(cohort.held.sizes[row]),
+                gradient=gradients.get(member),
             )
-        return _in_order(cohort.places, answers)
+        return [answers[member] for member in asked]
 
-    def _test(self, job: Job, places: Sequence[int]) -> list[Score]:
-        cohort = self._start(job, places)
-        self._carry_out(job, cohort)
-        held = self.store.hold("test", cohort.clients)
-        correct = self._correct(cohort, held).tolist()
-        scores = [
-            Score(client, int(right), int(total))
-            for client, right, total in zip(cohort.clients, correct, held.sizes, strict=True)
-        ]
-        return _in_order(cohort.places, scores)
+    def _test(self, jobs: Jobs, asked: Sequence[Member]) -> list[Score]:
+        cohort = self._start(jobs, asked)
+        self._carry_out(cohort)
+        scores: dict[Member, Score] = {}
+        for run, common in cohort.common.items():
+            rows = np.flatnonzero(cohort.runs == run).tolist()
+            mine = [cohort.members[row] for row in rows]
+            held = self._hold("test", jobs, mine)
+            every = len(mine) == len(cohort.members)
+            stack = {n: v if every else v[rows] for n, v in cohort.stack.items()}
+            correct = self._correct(common, stack, held).tolist()
+            for member, right, total in zip(mine, correct, held.sizes, strict=True):
+                client = jobs[run].clients[member.place]
+                scores[member] = Score(client, int(right), int(total))
+        return [scores[member] for member in asked]
 
-    def _start(self, job: Job, places: Sequence[int]) -> Cohort:
-        places = sorted(places, key=lambda place: -self.data.size(job.clients[place]))
-        clients = [job.clients[place] for place in places]
-        common = {name: self._cast(value) for name, value in job.shared.items()}
-        parts = [job.personal[place] for place in places]
+    def _start(self, jobs: Jobs, asked: Sequence[Member]) -> Cohort:
+        def size(member: Member) -> int:
+            return self.data.size(self._number(jobs, member))
+
+        sorted_by_size = sorted(asked, key=size, reverse=True)
+        common = {
+            run: {name: self._cast(value) for name, value in jobs[run].shared.items()}
+            for run in dict.fromkeys(member.run for member in asked)
+        }
+        parts = [jobs[run].personal[place] for run, place in sorted_by_size]
         # Many clients may still have the very same part: send it to the device once.
         sent: dict[int, Tensor] = {}
         for part in parts:
@@ -175,21 +190,29 @@ class VectorisedEngine:
                 if id(value) not in sent:
                     sent[id(value)] = self._cast(value)
         stack = {name: torch.stack([sent[id(p[name])] for p in parts]) for name in parts[0]}
-        return Cohort(places, clients, self.store.hold("train", clients), common, stack)
+        held = self._hold("train", jobs, sorted_by_size)
+        return Cohort(jobs, sorted_by_size, held, common, stack)
 
-    def _carry_out(self, job: Job, cohort: Cohort) -> None:
-        """Do the job's plan, changing the cohort."""
-        for number, phase in enumerate(job.plan.phases):
+    def _hold(self, part: Part, jobs: Jobs, some: Sequence[Member]) -> Held:
+        return self.store.hold(part, [self._number(jobs, member) for member in some])
+
+    def _number(self, jobs: Jobs, member: Member) -> int:
+        return self.data.number(member.run, jobs[member.run].clients[member.place])
+
+    def _carry_out(self, cohort: Cohort) -> None:
+        """Do the jobs' plan, changing the cohort."""
+        jobs = [cohort.jobs[member.run] for member in cohort.members]
+        for number, phase in enumerate(cohort.plan.phases):
             trained = [name for name in self.names if name in phase.trains]
             sizes = [int(size) for size in cohort.held.sizes]
-            drawn = draw(job, cohort.clients, number, sizes, self.data.transform, self.device)
+            drawn = draw(jobs, cohort.clients, number, sizes, self.data.transform, self.device)
             if not trained or not any(drawn.steps):
                 continue
             cohort.spread(trained)
             schedule = Schedule.of(drawn, cohort.held, self.precision.kept)
             start = Carried({n: cohort.stack[n] for n in trained}, {})
-            start = Carried(start.params, self._moments(job, cohort, start.params))
-            carried, losses = self._phase(job, cohort, schedule, start)
+            start = Carried(start.params, self._moments(cohort, start.params))
+            carried, losses = self._phase(cohort, schedule, start)
             cohort.stack.update(carried.params)
             cohort.moments = kept(cohort.moments, carried.moments)
             took = schedule.steps > 0
@@ -197,29 +220,31 @@ class VectorisedEngine:
             before = mean.new_zeros(()) if cohort.losses is None else cohort.losses
             cohort.losses = torch.where(took, mean, before)
 
-    def _moments(self, job: Job, cohort: Cohort, params: Params) -> RuleState:
+    def _moments(self, cohort: Cohort, params: Params) -> RuleState:
         """The optimiser's state, with one row per client also where the rule keeps one number."""
-        state = resumed(job.plan.rule, cohort.moments, params)
-        count = len(cohort.clients)
+        state = resumed(cohort.plan.rule, cohort.moments, params)
+        count = len(cohort.members)
         return {
             slot: {name: value.expand(count, *value.shape[1:]) for name, value in values.items()}
             for slot, values in state.items()
         }
 
-    def _phase(
-        self, job: Job, cohort: Cohort, schedule: Schedule, start: Carried
-    ) -> tuple[Carried, Tensor]:
+    def _phase(self, cohort: Cohort, schedule: Schedule, start: Carried) -> tuple[Carried, Tensor]:
         """All steps of a phase, and each client's sum of losses."""
+        view = self._view(cohort.stack, cohort.held.x)
+        common = view.sees(next(iter(cohort.common.values())))
+        if len(cohort.common) > 1:  # then it is common within a run only
+            cohort.spread(list(common))
+            common = {}
         frozen = {n: v for n, v in cohort.stack.items() if n not in start.params}
-        view = self._view(cohort)
         self.model.train()
         once = None
         if view.body is not None and not self.data.transform.augments and not key_names(view.body):
-            once = self._features(view.body, cohort, cohort.held.x, _all(cohort.held))
-        common = view.sees(cohort.common)
+            runs = np.repeat(cohort.runs, cohort.held.sizes)
+            once = self._features_by_run(view.body, cohort, runs, _all(cohort.held))
         carried = owned(start)
         sums: list[Tensor] = []
-        count = len(cohort.clients)
+        count = len(cohort.members)
         size = self._stack_size(start.params)
         for rows in np.array_split(np.arange(count), -(-count // size)):
             first, last = int(rows[0]), int(rows[-1]) + 1
@@ -229,7 +254,7 @@ class VectorisedEngine:
                 batches = self._batches(cohort, view, order, once)
                 now = _rows(carried, first, first + active)
                 own = {n: v[first : first + active] for n, v in frozen.items()}
-                task = Task(view.problem, job.plan.rule, order.ragged)
+                task = Task(view.problem, cohort.plan.rule, order.ragged)
                 total[:active] += self.programs.run(task, now, own, common, batches).sum(0)
             sums.append(total)
         return carried, torch.cat(sums)
@@ -242,20 +267,22 @@ class VectorisedEngine:
         if once is not None:
             x = once[index]
         elif view.body is not None:
-            width = order.index.shape[2]
-            x = self._features(view.body, cohort, cohort.held.x, index, moves, order.keys, width)
+            steps, _, width = order.index.shape
+            runs = np.tile(cohort.runs[order.rows], steps)
+            keys = order.keys.flatten()
+            x = self._features_by_run(view.body, cohort, runs, index, moves, keys, width)
         else:
             x = self._inputs(cohort.held.x, index, moves)
         x = x.reshape(*order.index.shape, *x.shape[1:])
         return Batch(x, y, order.weights, order.keys, order.active)
 
-    def _view(self, cohort: Cohort) -> View:
+    def _view(self, stack: Params, x: Tensor) -> View:
         """Through a common body if all that clients have of their own is a head."""
-        head = head_module(self.model, cohort.stack)
+        head = head_module(self.model, stack)
         if head is None:
             return self._whole
         if head not in self._views:
-            probe = self.data.transform.prepare(cohort.held.x[:2], self.precision.kept)
+            probe = self.data.transform.prepare(x[:2], self.precision.kept)
             body = without_head(self.model, head, probe)
             problem = Problem(self.precision.lowered(head_forward(head)), self.loss, head=head)
             self._views[head] = None if body is None else View(problem, body, head)
@@ -264,10 +291,41 @@ class VectorisedEngine:
     def _forward(self, params: Params, x: Tensor) -> Tensor:
         return self.precision.lowered(called(self.model))(params, x)
 
-    def _features(
+    def _features_by_run(
         self,
         body: nn.Module,
         cohort: Cohort,
+        runs: IntArray,
+        index: Tensor,
+        moves: Tensor | None = None,
+        keys: Tensor | None = None,
+        width: int = 1,
+    ) -> Tensor:
+        """:meth:`_features` of batches of that width, each through the body of its own run."""
+        x = cohort.held.x
+        if len(cohort.common) == 1:
+            [common] = cohort.common.values()
+            return self._features(body, common, x, index, moves, keys, width)
+        index = index.reshape(-1, width)
+        moves = None if moves is None else moves.reshape(-1, width, moves.shape[-1])
+        places = {int(run): np.flatnonzero(runs == run) for run in np.unique(runs)}
+        parts: list[Tensor] = []
+        for run, mine in places.items():
+            some = torch.as_tensor(mine, device=self.device)
+            own_moves = None if moves is None else moves[some].flatten(0, 1)
+            own_keys = None if keys is None else keys[some]
+            own = index[some].flatten()
+            common = cohort.common[run]
+            parts.append(self._features(body, common, x, own, own_moves, own_keys, width))
+        order = np.argsort(np.concatenate(list(places.values())))
+        features = torch.cat(parts)
+        batches = features.reshape(-1, width, *features.shape[1:])
+        return batches[torch.as_tensor(order, device=self.device)].flatten(0, 1)
+
+    def _features(
+        self,
+        body: nn.Module,
+        common: Params,
         x: Tensor,
         index: Tensor,
         moves: Tensor | None = None,
@@ -280,7 +338,7 @@ class VectorisedEngine:
         body.train(bool(dropout))
         problem = Problem(self.precision.lowered(called(body)), self.loss, dropout)
         inside = body.state_dict().keys()
-        common = {name: value for name, value in cohort.common.items() if name in inside}
+        common = {name: value for name, value in common.items() if name in inside}
         each = max(1, self.in_pass // width) * width
         parts: list[Tensor] = []
         with torch.no_grad():
@@ -288,7 +346,7 @@ class VectorisedEngine:
                 some = slice(start, start + each)
                 images = self._inputs(x, index[some], None if moves is None else moves[some])
                 if dropout and keys is not None:
-                    own = keys.flatten()[start // width : (start + each) // width]
+                    own = keys[start // width : (start + each) // width]
                     batches = images.reshape(-1, width, *images.shape[1:])
                     features = problem.outputs({}, common, batches, own).flatten(0, 1)
                 else:
@@ -299,20 +357,20 @@ class VectorisedEngine:
     def _inputs(self, x: Tensor, index: Tensor, moves: Tensor | None = None) -> Tensor:
         return inputs(self.data.transform, x, index, moves, self.precision)
 
-    def _correct(self, cohort: Cohort, held: Held) -> Tensor:
-        """How many of its test samples each client gets right."""
-        view = self._view(cohort)
+    def _correct(self, common: Params, stack: Params, held: Held) -> Tensor:
+        """How many of its test samples each client of one run gets right."""
+        view = self._view(stack, held.x)
         self.model.eval()
         once = None
         if view.body is not None:
-            once = self._features(view.body, cohort, held.x, _all(held))
-        common = view.sees(cohort.common)
+            once = self._features(view.body, common, held.x, _all(held))
+        common = view.sees(common)
         parts: list[Tensor] = []
-        size = self._stack_size(cohort.stack)
-        every = np.arange(len(cohort.clients))
+        size = self._stack_size(stack)
+        every = np.arange(len(held.sizes))
         for rows in np.array_split(every, -(-len(every) // size)):
             first, last = int(rows[0]), int(rows[-1]) + 1
-            own = {name: value[first:last] for name, value in cohort.stack.items()}
+            own = {name: value[first:last] for name, value in stack.items()}
             right = held.y.new_zeros(last - first)
             keys = held.y.new_zeros(last - first)
             for index, present in _columns(held, first, last, self.in_pass, self.device):
@@ -327,18 +385,31 @@ class VectorisedEngine:
             parts.append(right)
         return torch.cat(parts)
 
-    def _full_gradients(self, job: Job, cohort: Cohort) -> Params:
-        """Gradients of each client's mean loss at what the server sent, without dropout."""
+    def _full_gradients(self, jobs: Jobs, asked: Sequence[Member]) -> dict[Member, Params]:
+        """Gradients of each client's mean loss at what the server sent, where they are wanted."""
+        found: dict[Member, Params] = {}
+        for run, job in jobs.items():
+            mine = [member for member in asked if member.run == run]
+            if job.wants_gradient and mine:
+                cohort = self._start(jobs, mine)
+                names = [name for name in self.names if name in job.shared]
+                gradients = self._gradients_at(names, cohort.common[run], cohort.stack, cohort.held)
+                for row, member in enumerate(cohort.members):
+                    found[member] = {name: value[row] for name, value in gradients.items()}
+        return found
+
+    def _gradients_at(
+        self, names: Sequence[str], common: Params, stack: Params, held: Held
+    ) -> Params:
+        """Full gradients of clients of one run by these parameters, without dropout."""
         problem = self._whole.problem
         self.model.eval()
-        common, names = dict(cohort.common), [n for n in self.names if n in job.shared]
         size = self._stack_size({n: common[n][None] for n in names})
         parts: list[Params] = []
-        held = cohort.held
-        every = np.arange(len(cohort.clients))
+        every = np.arange(len(held.sizes))
         for rows in np.array_split(every, -(-len(every) // size)):
             first, last = int(rows[0]), int(rows[-1]) + 1
-            own = {name: value[first:last] for name, value in cohort.stack.items()}
+            own = {name: value[first:last] for name, value in stack.items()}
             at = {n: common[n].expand(last - first, *common[n].shape) for n in names}
             rest = {n: v for n, v in common.items() if n not in at}
             whole = torch.as_tensor(held.sizes[first:last, None], device=self.device)
@@ -416,8 +487,3 @@ def _columns(
 def _rows(carried: Carried, first: int, last: int) -> Carried:
     rows: Carried = filled(carried, [tensor[first:last] for tensor in flat(carried)])
     return rows
-
-
-def _in_order(places: Sequence[int], items: Sequence[T]) -> list[T]:
-    """Items of a sorted cohort in the job's order."""
-    return [item for _, item in sorted(zip(places, items, strict=True), key=lambda pair: pair[0])]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from typing import Any
 from srpfl.config import Config, experiment
 from srpfl.errors import unknown
 from srpfl.folder import CONFIG
+from srpfl.methods import METHODS
 from srpfl.run import Run
-from srpfl.simulation import simulate
+from srpfl.together import simulate_together
 from srpfl.watchers import Watcher
 
 # Figure 3 of the paper, then the appendix's three in their order.
@@ -104,28 +105,49 @@ def train(
     panel: Panel,
     out: Path,
     *,
-    watchers: Sequence[Watcher] = (),
+    together: int = 1,
+    watchers: Callable[[], Sequence[Watcher]] = tuple,
     deadline: float | None = None,
     **more: Any,
 ) -> tuple[list[Run], int]:
     """All runs of a panel, and how many had to be trained (or finished) for it.
 
-    After the deadline (as of ``time.perf_counter``) no new run is begun.
+    Up to ``together`` missing runs are played at once, each with watchers of its own. After the
+    deadline (as of ``time.perf_counter``) no new run is begun.
     """
-    runs, trained = [], 0
-    for config in panel.configs(**more):
-        folder = place(out, panel.figure, config)
-        run = finished(folder, config)
-        if run is None:
-            if deadline is not None and time.perf_counter() > deadline:
-                break
-            choices = experiment(config)
-            started = (folder / CONFIG).exists()
-            run = simulate(**choices, out=folder, resume=started, watchers=watchers)
-            drop_weights(folder)
-            trained += 1
-        runs.append(run)
-    return runs, trained
+    configs = {place(out, panel.figure, config): config for config in panel.configs(**more)}
+    runs = {folder: finished(folder, config) for folder, config in configs.items()}
+    missing = {folder: configs[folder] for folder, run in runs.items() if run is None}
+    trained = 0
+    while missing and (deadline is None or time.perf_counter() <= deadline):
+        group = companions(missing, together)
+        outcomes = simulate_together(
+            [
+                {
+                    **experiment(missing.pop(folder)),
+                    "out": folder,
+                    "resume": (folder / CONFIG).exists(),
+                    "watchers": watchers(),
+                }
+                for folder in group
+            ]
+        )
+        for folder, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, Run):
+                drop_weights(folder)
+                runs[folder] = outcome
+                trained += 1
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+    return [run for run in runs.values() if run is not None], trained
+
+
+def companions(missing: Mapping[Path, Config], most: int) -> list[Path]:
+    """The first of the missing runs, and others whose clients do the same work."""
+    algorithms = {folder: METHODS[config.method].algorithm for folder, config in missing.items()}
+    first = next(iter(algorithms.values()))
+    return [folder for folder, algorithm in algorithms.items() if algorithm is first][:most]
 
 
 def finished(folder: Path, config: Config) -> Run | None:
