@@ -123,6 +123,28 @@ def test_channel_dropout_drops_whole_channels() -> None:
     assert 0.4 < float((kept[:, :, 0] > 0).float().mean()) < 0.6  # 400 fair coins
 
 
+class Frugal(nn.Module):
+    """One dropout layer for every place, as people write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.drop = nn.Linear(4, 3), nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        once, twice = self.drop(x), self.drop(x)
+        return torch.cat([once, twice], dim=1)
+
+
+def test_each_use_of_a_dropout_layer_has_a_mask_of_its_own_and_each_pass_the_same_ones() -> None:
+    from srpfl.engine.dropout import with_keyed_dropout
+    from srpfl.engine.precision import called
+
+    model = with_keyed_dropout(Frugal()).train()
+    one, other = (called(model)({}, torch.ones(20, 4)) for _ in range(2))
+    assert torch.equal(one, other)
+    assert not torch.equal(one[:, :4], one[:, 4:])
+
+
 class Careless(nn.Module):
     def __init__(self) -> None:
         super().__init__()

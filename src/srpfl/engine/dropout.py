@@ -14,25 +14,32 @@ import torch
 from torch import Tensor, nn
 
 KEY = "dropout_key"
+USE = 1 << 32  # no model has so many layers
 BY_CHANNEL = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
 class KeyedDropout(nn.Module):
-    """nn.Dropout, with masks from a key; or the kinds that drop whole channels."""
+    """nn.Dropout, with masks from a key; or the kinds that drop whole channels.
+
+    One layer may be used at several places of a model: each use in a pass has masks of its own.
+    """
 
     dropout_key: Tensor
 
     def __init__(self, p: float, layer: int, *, by_channel: bool = False) -> None:
         super().__init__()
         self.p, self.layer, self.by_channel = p, layer, by_channel
+        self.uses = 0  # in this pass; whoever calls the model sets it back
         self.register_buffer(KEY, torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
+        place = self.layer + USE * self.uses
+        self.uses += 1
         shape = (*x.shape[:2], *[1] * (x.ndim - 2)) if self.by_channel else x.shape
         position = torch.arange(math.prod(shape), device=x.device).reshape(shape)
-        uniform = hashed(position + hashed(self.dropout_key + self.layer)) >> 11 & (2**53 - 1)
+        uniform = hashed(position + hashed(self.dropout_key + place)) >> 11 & (2**53 - 1)
         keep = uniform >= int(self.p * 2**53)
         return torch.where(keep, x / (1 - self.p), torch.zeros_like(x))
 

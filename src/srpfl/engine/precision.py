@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from srpfl.engine.dropout import KeyedDropout
 from srpfl.errors import unknown
 from srpfl.split import Params
 
@@ -73,8 +74,11 @@ PRECISIONS = {
 
 def called(model: nn.Module) -> Forward:
     """The model as a function of its parameters."""
+    layers = [module for module in model.modules() if isinstance(module, KeyedDropout)]
 
     def forward(params: Params, x: Tensor) -> Tensor:
+        for layer in layers:
+            layer.uses = 0
         outputs: Tensor = functional_call(model, params, (x,))
         return outputs
 
