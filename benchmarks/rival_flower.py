@@ -19,7 +19,8 @@ from flwr.simulation import run_simulation
 from same_work import BATCH, LR, Rounds, initial, samples_of, setting_of
 
 # Ray's workers must find same_work, and not look for GPUs.
-os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 
