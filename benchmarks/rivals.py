@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from same_work import Rounds, initial, samples_of, setting_of
 
+from srpfl.algorithms.base import weighted_mean
 from srpfl.engine import make_engine
 from srpfl.engine.base import Job
 from srpfl.split import state_of
@@ -50,7 +51,7 @@ class Ours:
             start = time.perf_counter()
             job = Job(0, number, "train", everyone, shared, [{}] * len(everyone), plan)
             answers = self.engine.train(job)
-            shared = {n: torch.stack([a.shared[n] for a in answers]).mean(0) for n in shared}
+            shared = weighted_mean([answer.shared for answer in answers], [1.0] * len(answers))
             times.append(time.perf_counter() - start)
         return times, shared
 

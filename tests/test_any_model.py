@@ -155,9 +155,55 @@ class Careless(nn.Module):
         return outputs
 
 
-def test_random_numbers_of_the_models_own_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"draws random numbers of its own.*use nn\.Dropout"):
-        tiny.simulate(model=Careless())
+def test_random_numbers_of_the_models_own_resume_exactly_one_client_at_a_time(
+    tmp_path: Path,
+) -> None:
+    choices: dict[str, Any] = {"model": Careless(), "engine": "auto"}
+    whole = tiny.simulate(**choices)
+    with pytest.raises(KeyboardInterrupt):
+        tiny.simulate(**choices, out=tmp_path / "run", watchers=[Stops()])
+    torch.rand(3)  # the global stream is elsewhere by now
+    again = tiny.simulate(**choices, out=tmp_path / "run", resume=True)
+    assert tiny.same(shared(whole), shared(again))
+    with pytest.raises(ConfigError, match=r"draws random numbers by itself.*engine='loop'"):
+        tiny.simulate(model=Careless(), engine="vectorised")
+
+
+def test_a_dropout_layer_may_stand_at_two_places() -> None:
+    drop = nn.Dropout(0.5)
+    model = nn.Sequential(nn.Linear(4, 8), drop, nn.ReLU(), drop, nn.Linear(8, 3))
+    tiny.simulate(model=model, engine="vectorised", rounds=1)
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.LSTM(2, 4, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.cell(x.reshape(len(x), 2, 2))[0][:, -1])
+        return outputs
+
+
+class Branching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.body(x)
+        if hidden.abs().max() > 1e6:
+            hidden = hidden / 2
+        outputs: Tensor = self.head(hidden)
+        return outputs
+
+
+@pytest.mark.parametrize("kind", [Recurrent, Branching])
+def test_what_cannot_be_stacked_is_trained_one_client_after_another(kind: Any) -> None:
+    plain, chosen = (tiny.simulate(model=kind(), engine=engine) for engine in ("loop", "auto"))
+    assert tiny.same(shared(plain), shared(chosen))
+    with pytest.raises(ConfigError, match=r"vectorised engine cannot train this model .*'loop'"):
+        tiny.simulate(model=kind(), engine="vectorised")
 
 
 def test_normalisation_without_parameters_learns_statistics_with_its_part() -> None:
@@ -198,3 +244,7 @@ def test_a_model_that_does_not_fit_the_data_is_one_sentence() -> None:
         tiny.simulate(
             model=nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3), nn.Unflatten(1, (3, 1)))
         )
+    with pytest.raises(ConfigError, match="Dimension out of range"):
+        tiny.simulate(model=nn.Sequential(nn.Flatten(2), nn.Linear(4, 4), nn.Linear(4, 3)))
+    with pytest.raises(ConfigError, match="has no values yet"):
+        tiny.simulate(model=nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 3)))

@@ -212,6 +212,66 @@ def test_bytes_that_are_no_text_are_said_and_their_round_is_played_again(
     assert records(tmp_path / "whole") == records(tmp_path / "run")
 
 
+def test_lost_records_are_said_and_their_rounds_played_again(tmp_path: Path, capsys) -> None:
+    run_of_six(tmp_path / "whole")
+    for name, damage in {
+        "emptied": lambda lines: [],
+        "cut": lambda lines: lines[:3],
+        "gap": lambda lines: lines[:2] + lines[3:],
+        "twice": lambda lines: [lines[0], *lines],
+        "types": lambda lines: [lines[0].replace(b'"stage":0', b'"stage":"x"'), *lines[1:]],
+    }.items():
+        run_of_six(tmp_path / name)
+        path = tmp_path / name / "rounds.jsonl"
+        path.write_bytes(b"".join(damage(path.read_bytes().splitlines(keepends=True))))
+        capsys.readouterr()
+        tiny.simulate(out=tmp_path / name, rounds=6, resume=True)
+        assert "the last good state is that after round" in capsys.readouterr().err, name
+        assert records(tmp_path / "whole") == records(tmp_path / name), name
+
+
+def test_a_run_on_other_data_or_in_other_numbers_is_not_gone_on_with(tmp_path: Path) -> None:
+    tiny.simulate(out=tmp_path / "run")
+    with pytest.raises(RunFolderError, match="a run on other data"):
+        tiny.simulate(out=tmp_path / "run", resume=True, data=tiny.data(per_client=13))
+    with pytest.raises(RunFolderError, match="differs in precision"):
+        tiny.simulate(out=tmp_path / "run", resume=True, precision="float64")
+
+
+def test_numbers_may_be_numpys(tmp_path: Path) -> None:
+    numbers = {"rounds": np.int64(3), "seed": np.int32(1), "evaluate_at": np.arange(1, 3)}
+    run = tiny.simulate(out=tmp_path / "run", **numbers)
+    assert [point.round for point in run.accuracy] == [1, 2]
+    for name in ("rounds", "seed"):
+        with pytest.raises(ConfigError, match=f"{name} must be a whole number, not 1.5"):
+            tiny.simulate(**{name: 1.5})
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda x, y: (x, y - 1), "labels must be whole numbers from 0 to 2"),
+        (lambda x, y: (x, y + 1), "labels must be whole numbers from 0 to 2"),
+        (lambda x, y: (x, y.astype(float)), "labels must be whole numbers"),
+        (lambda x, y: (np.where(x > 0, np.nan, x), y), "not finite"),
+        (lambda x, y: (x.astype(complex), y), "must be real numbers"),
+        (lambda x, y: (torch.from_numpy(x), y), "must be NumPy arrays"),
+    ],
+)
+def test_data_that_nobody_could_learn_from_is_said(change, sentence: str) -> None:
+    data = tiny.data()
+    pool = srpfl.data.Samples(*change(*data.train_pool))
+    with pytest.raises(DataError, match=sentence):
+        tiny.simulate(data=dataclasses.replace(data, train_pool=pool))
+
+
+def test_labels_may_be_small_integers() -> None:
+    data = tiny.data()
+    pool = data.train_pool._replace(y=data.train_pool.y.astype(np.int32))
+    for engine in ("loop", "vectorised"):
+        tiny.simulate(data=dataclasses.replace(data, train_pool=pool), rounds=1, engine=engine)
+
+
 @pytest.mark.parametrize("text", ["[]", '"run"', "{}"])
 def test_a_config_that_is_none_is_said(text: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(text)
@@ -267,7 +327,7 @@ def test_a_diverging_run_keeps_its_last_checkpoint(tmp_path: Path) -> None:
     run = tiny.simulate(participation=srpfl.Doubling(start=1, every=2), rounds=3)
     joined = next(c for c in run.rounds[2].participants if c not in run.rounds[1].participants)
     broken = data.train_pool.x.copy()
-    broken[data.train_parts[joined]] = np.inf
+    broken[data.train_parts[joined]] = 1e30
     data = dataclasses.replace(data, train_pool=data.train_pool._replace(x=broken))
     with pytest.raises(DivergedError, match=f"client {joined} came to loss nan in round 3"):
         tiny.simulate(data=data, out=tmp_path / "run", evaluate_every=0)

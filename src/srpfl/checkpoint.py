@@ -78,6 +78,11 @@ def load(
     return None
 
 
+def newest(folder: Path) -> int:
+    """The round of the newest checkpoint, good or not; 0 where there is none."""
+    return max((int(place.name) for place in _listed(folder / "checkpoints")), default=0)
+
+
 def forget_after(folder: Path, round: int) -> None:
     """Remove checkpoints of later rounds: those rounds will be played again."""
     for place in _listed(folder / "checkpoints"):
@@ -87,6 +92,8 @@ def forget_after(folder: Path, round: int) -> None:
 
 def _read(place: Path, personal: Path, initial: Params) -> tuple[State, PersonalParts]:
     content = json.loads((place / "state.json").read_text())
+    if content["round"] != int(place.name) or not isinstance(content["computing"], (int, float)):
+        raise ValueError("state.json is not what was written")
     _verify(place / "shared.safetensors", content["shared"])
     for file, digest in content["hashes"].items():
         _verify(personal / file, digest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -50,6 +51,8 @@ def compare(
         raise ConfigError("there is nothing to compare: every run needs at least one evaluation")
     if target is None:
         target = common_target(runs)
+    elif not 0 < target <= 1:
+        raise ConfigError(f"the target is a fraction above 0 and at most 1, not {target}")
     groups: dict[str, list[Run]] = {}
     for run, group in zip(runs, groups_of(runs), strict=True):
         groups.setdefault(group, []).append(run)
@@ -101,7 +104,11 @@ def groups_of(runs: Sequence[Run]) -> list[str]:
     return groups
 
 
-CHOICES = ("algorithm", "participation", "clock", "communication", "rounds", "data", "pretrained")
+CHOICES = (
+    *("algorithm", "participation", "clock", "communication", "rounds"),
+    *("data", "model", "pretrained", "precision"),
+)
+DEALT = ("partition", "shards", "alpha", "sigma", "augment")  # how data is dealt out
 
 
 def _leaves(config: Mapping[str, Any]) -> dict[str, str]:
@@ -116,16 +123,29 @@ def _leaves(config: Mapping[str, Any]) -> dict[str, str]:
             found[name] = value if isinstance(value, str) else json.dumps(value)
 
     for choice in CHOICES:
-        if choice in config:
+        if choice == "model" and choice in config:  # its text is too long for a label
+            found[choice] = f"{zlib.crc32(str(config[choice]).encode()):08x}"
+        elif choice in config:
             walk(choice, config[choice])
+    options = config.get("options")
+    if isinstance(options, Mapping):
+        for name in DEALT:
+            walk(name, options.get(name))
     return found
 
 
 def _twin(group: str, groups: Mapping[str, Sequence[Run]]) -> str:
     """The group that a group's speed-up is over."""
-    known = METHODS.get(groups[group][0].name)
-    same = [name for name, runs in groups.items() if known and runs[0].name == known.twin]
-    return (same or list(groups))[0]
+    own = groups[group][0]
+    known = METHODS.get(own.name)
+    twins = [name for name, runs in groups.items() if known and runs[0].name == known.twin]
+    mine = _leaves(own.config)
+
+    def alike(name: str) -> int:
+        theirs = _leaves(groups[name][0].config)
+        return sum(theirs.get(leaf) == value for leaf, value in mine.items())
+
+    return max(twins, key=alike) if twins else next(iter(groups))
 
 
 def _played_at(runs: Sequence[Run], cost: float) -> bool:

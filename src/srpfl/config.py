@@ -86,7 +86,7 @@ class Config:
     seconds_per_sample: float = option(0.01, "of a device with score 1000, with clock=devices")
 
     optimizer: str = option("sgd", "sgd or adam")
-    lr: float | None = option(None, "learning rate (0.01; digits: 0.012; not of hf-maml)")
+    lr: float | None = option(None, "learning rate (0.01; digits: 0.014; not of hf-maml)")
     momentum: float | None = option(None, "of SGD (0.5 for fedrep and srpfl, else 0)")
     weight_decay: float = option(1e-4, "on weights, not on biases")
     batch_size: int = option(10, "samples per step")
@@ -225,13 +225,15 @@ def build_model(config: Config, data: Federated) -> Callable[[], nn.Module]:
     recipe, shape = config.recipe, data.train(0).x.shape[1:]
     if config.model == "auto" and recipe is not None:
         return lambda: recipe.model(data.classes)
-    images = len(shape) == 3 and min(shape[1:]) >= 16
+    images = len(shape) == 3 and shape[1] == shape[2] >= 16
     kind = config.model if config.model != "auto" else ("lenet5" if images else "mlp")
     if kind == "mlp":
         return lambda: MLP(math.prod(shape), (64, 32), classes=data.classes)
     if kind == "lenet5":
         if not images:
-            raise ConfigError("lenet5 needs images of at least 16 x 16 pixels: use model=mlp")
+            raise ConfigError(
+                "lenet5 needs square images of at least 16 x 16 pixels: use model=mlp"
+            )
         return lambda: LeNet5(classes=data.classes, channels=shape[0], size=shape[1])
     raise unknown("model", kind, ["auto", "mlp", "lenet5"])
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class SrpflError(Exception):
@@ -36,3 +38,15 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     near = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'? " if near else ""
     return ConfigError(f"unknown {kind} '{name}': {hint}(known: {', '.join(known)})")
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number of any library, or one clear sentence.
+
+    >>> whole("rounds", 3)
+    3
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{name} must be a whole number, not {value!r}") from None

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from srpfl import checkpoint
 from srpfl.errors import RunFolderError
 from srpfl.population import PersonalParts
-from srpfl.records import EvaluationRecord, RoundRecord, to_line
+from srpfl.records import EvaluationRecord, RoundRecord, check_types, to_line
 from srpfl.rounds import State
 from srpfl.split import Params
 
@@ -37,7 +37,7 @@ CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING, LOCK = (
 )
 
 # What every run's config has, whoever wrote it.
-ALWAYS = {"name", "headline", "communication", "seed"}
+ALWAYS = {"name": (str,), "headline": (str,), "communication": (int, float), "seed": (int,)}
 
 
 def on_stderr(text: str) -> None:
@@ -81,7 +81,9 @@ class RunFolder:
             raise RunFolderError(f"{self.path} holds no run (there is no {CONFIG})") from None
         except (OSError, ValueError) as error:
             raise RunFolderError(f"cannot read {self.path / CONFIG}: {error}") from error
-        if not isinstance(config, dict) or not config.keys() >= ALWAYS:
+        if not isinstance(config, dict) or any(
+            type(config.get(name)) not in kinds for name, kinds in ALWAYS.items()
+        ):
             raise RunFolderError(f"{self.path / CONFIG} is damaged: it is not the config of a run")
         return config
 
@@ -91,7 +93,8 @@ class RunFolder:
             counts: Counts = json.loads((self.path / PARTITION).read_text())
         except (OSError, ValueError):  # only a picture depends on it
             return None
-        return counts
+        rows = isinstance(counts, list) and all(isinstance(row, list) for row in counts)
+        return counts if rows else None
 
     def add(self, record: RoundRecord | EvaluationRecord) -> None:
         name = ROUNDS if isinstance(record, RoundRecord) else EVALUATIONS
@@ -118,8 +121,15 @@ class RunFolder:
         self._claim()
         rounds, evaluations = self.rounds(), self.evaluations()
         whole = self._whole(len(rounds), evaluations)
+        saved = checkpoint.newest(self.path)
         found = checkpoint.load(self.path, initial, rounds=whole, say=self._say)
         reached = found[0].round if found else 0
+        if reached < max(saved, len(rounds)):
+            # One or the other was lost, or the run was stopped between the two.
+            self._say(
+                f"the records end after round {whole} and the last good state is that after round "
+                f"{reached}: going on from there"
+            )
         checkpoint.forget_after(self.path, reached)
         for name, records in ((ROUNDS, rounds), (EVALUATIONS, evaluations)):
             kept = [to_line(record) for record in records if record.round <= reached]
@@ -177,7 +187,11 @@ class RunFolder:
             try:
                 if not line.endswith(b"\n"):
                     raise ValueError("it is cut short")
-                records.append(kind(**json.loads(line)))
+                record = kind(**json.loads(line))
+                check_types(record)
+                if isinstance(record, RoundRecord) and record.round != number:
+                    raise ValueError(f"it is round {record.round}")
+                records.append(record)
             except (ValueError, TypeError) as error:
                 self._say(f"{path}, line {number}, is damaged ({error}): it is left out")
                 break

@@ -14,10 +14,11 @@ from typing import Protocol
 
 import torch
 
-from srpfl.errors import ConfigError
+from srpfl.errors import ConfigError, whole
 from srpfl.split import Params
 
 Gradient = Callable[[Params], Params]  # the gradient of this step's batch at the given parameters
+MOST = 10_000_000  # epochs or steps of a phase; more is a slip of the keyboard
 RuleState = dict[str, Params]  # by the state's name ("momentum"), then by the parameter's
 
 
@@ -148,6 +149,8 @@ class Phase:
                 "local work is a number of epochs or a number of steps, zero or more, not "
                 f"epochs={self.epochs} and steps={self.steps}"
             )
+        if whole("local work", amount) > MOST:
+            raise ConfigError(f"local work is at most {MOST:,} epochs or steps, not {amount:,}")
 
     def step_count(self, samples: int, batch_size: int | None) -> int:
         """How many steps a client with that many samples takes."""
@@ -165,7 +168,7 @@ class Plan:
     batch_size: int | None = 10  # None: every step sees all of the client's samples
 
     def __post_init__(self) -> None:
-        if self.batch_size is not None and self.batch_size < 1:
+        if self.batch_size is not None and whole("the batch size", self.batch_size) < 1:
             raise ConfigError(f"the batch size must be at least 1, not {self.batch_size}")
 
     def step_count(self, samples: int) -> int:

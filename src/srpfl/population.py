@@ -14,6 +14,7 @@ from srpfl.algorithms.base import weighted_mean
 from srpfl.clock.base import Clock, Work
 from srpfl.data.base import Federated
 from srpfl.engine.base import Engine, Job, Local
+from srpfl.errors import DataError
 from srpfl.local import Plan
 from srpfl.participation.base import Call
 from srpfl.rounds import Answer, Arrival, Request
@@ -115,6 +116,8 @@ class VirtualTransport:
 
     def _work(self, request: Request) -> Work:
         sizes = [self.data.size(client) for client in request.asked]
+        if 0 in sizes:
+            raise DataError(f"client {request.asked[sizes.index(0)]} has no training data")
         steps = np.array([self.plan.step_count(size) for size in sizes], dtype=np.int64)
         samples = np.array([self.plan.sample_count(size) for size in sizes], dtype=np.int64)
         moved = sum(value.numel() * value.element_size() for value in request.shared.values())

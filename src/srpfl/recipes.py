@@ -45,7 +45,7 @@ def _mlp_for_digits(classes: int) -> nn.Module:
 RECIPES = {
     # Of few points per client (28), so it takes a slightly larger step to get anywhere.
     "digits": Recipe(
-        _mlp_for_digits, clients=50, shards=3, epochs=1, body_epochs=1, rounds=30, lr=0.012
+        _mlp_for_digits, clients=50, shards=3, epochs=1, body_epochs=1, rounds=30, lr=0.014
     ),
     "cifar10": Recipe(_lenet_for_cifar10, epochs=1, body_epochs=1),
     "cifar100": Recipe(_lenet_for_cifar100, shards=20),

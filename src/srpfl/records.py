@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -43,6 +43,27 @@ class EvaluationRecord:
 
     def time(self, communication: float) -> float:
         return self.computing + communication * self.round
+
+
+def check_types(record: RoundRecord | EvaluationRecord) -> None:
+    """Refuse values that a record cannot have, as a damaged file may hold them."""
+    for field_ in fields(record):
+        value, wanted = getattr(record, field_.name), str(field_.type)
+        items = value if isinstance(value, list) else [value]
+        kinds = next(kinds for name, kinds in KINDS.items() if name in wanted)
+        if wanted.startswith("list") != isinstance(value, list) or any(
+            type(item) not in kinds for item in items
+        ):
+            raise ValueError(f"'{field_.name}' is not a {wanted}")
+
+
+# By the names of types, as annotations have them; the first that fits counts.
+KINDS: dict[str, tuple[type, ...]] = {
+    "dict": (dict,),
+    "float": (int, float),
+    "int": (int,),
+    "str": (str,),
+}
 
 
 def to_line(record: RoundRecord | EvaluationRecord) -> str:

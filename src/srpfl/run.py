@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from srpfl.clock.exponential import check_communication
 from srpfl.errors import ConfigError, RunFolderError, unknown
+from srpfl.evaluation import KINDS
 from srpfl.folder import Counts, RunFolder
 from srpfl.population import PersonalParts
 from srpfl.records import EvaluationRecord, RoundRecord
@@ -74,6 +76,8 @@ class Run:
     def curve(self, kind: str | None = None, communication: float | None = None) -> list[Accuracy]:
         """One kind of accuracy at every evaluation, with time for any C."""
         cost = self._cost(communication)
+        if kind is not None and kind not in KINDS:
+            raise unknown("evaluation", kind, KINDS)
         wanted = kind or self.headline
         return [
             Accuracy(record.round, record.time(cost), record.accuracy, record.clients)
@@ -98,6 +102,9 @@ class Run:
         """The weights of a client's own model: the shared part with its personal part."""
         if self.state is None or self.parts is None:
             raise RunFolderError("only the records of this run were loaded, not its weights")
+        clients = self.config["data"]["clients"]
+        if not 0 <= client < clients:
+            raise ConfigError(f"there is no client {client}: they are numbered 0 to {clients - 1}")
         return combine(self.state.shared, self.parts.of(client))
 
     def plot(
@@ -133,6 +140,7 @@ class Run:
     def _cost(self, communication: float | None) -> float:
         if communication is None:
             return self.communication
+        check_communication(communication)
         if self.config.get("sees_communication") and communication != self.communication:
             raise ConfigError(
                 "this run's participation policy looks at the cost of communication "

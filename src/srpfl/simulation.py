@@ -10,17 +10,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from srpfl.algorithms.base import Algorithm, Evaluation
 from srpfl.clock.base import Clock
 from srpfl.clock.exponential import FixedExponential
-from srpfl.data.base import Federated
+from srpfl.data.base import Federated, Samples
 from srpfl.data.picture import counts as class_counts
 from srpfl.engine import Engine, make_engine
 from srpfl.engine.fit import check_fit
-from srpfl.errors import ConfigError, DataError, RunFolderError
+from srpfl.errors import ConfigError, DataError, RunFolderError, whole
 from srpfl.evaluation import check_kinds, default_kinds, evaluate, preparation
 from srpfl.folder import Counts, RunFolder
 from srpfl.participation.base import Participation
@@ -51,7 +52,7 @@ def simulate(
     precision: str = "float32",
     evaluate_every: int | None = None,
     evaluate_at: Sequence[int] | None = None,
-    evaluations: Sequence[Evaluation] | None = None,
+    evaluations: Evaluation | Sequence[Evaluation] | None = None,
     stop_at: float | None = None,
     pretrained: bool = False,
     out: str | Path | None = None,
@@ -81,6 +82,8 @@ def simulate(
     >>> [len(record.participants) for record in run.rounds]
     [2, 4, 8]
     """
+    rounds, seed = whole("rounds", rounds), whole("seed", seed)
+    checkpoint_every = whole("checkpoint_every", checkpoint_every)
     _check_numbers(rounds, seed, evaluate_every, checkpoint_every, stop_at)
     if participation.needs_fixed_speeds and not clock.fixed:
         raise ConfigError(
@@ -89,10 +92,12 @@ def simulate(
         )
     _check_data(data)
     model = initial_model(model, seed, pretrained=pretrained)
+    check_fit(model, data)
     shared, personal = partition(state_of(model), algorithm.is_personal(model))
     plan = algorithm.plan(model)
-    check_fit(model, data)
-    kinds = tuple(evaluations) if evaluations is not None else default_kinds(algorithm)
+    if isinstance(evaluations, str):
+        evaluations = (evaluations,)
+    kinds = default_kinds(algorithm) if evaluations is None else tuple(evaluations)
     check_kinds(kinds, algorithm)
     for kind in kinds:  # mistakes in what evaluation does are found now, not at the first one
         preparation(kind, shared, personal, algorithm, model)
@@ -112,6 +117,8 @@ def simulate(
         evaluate_at=sorted(due),
         evaluations=list(kinds),
         stop_at=stop_at,
+        pretrained=pretrained,
+        precision=precision,
         options=options,
     )
     counts = class_counts(data).tolist() if data.clients <= PICTURED else None
@@ -213,6 +220,7 @@ def evaluated_rounds(rounds: int, every: int | None, at: Sequence[int] | None) -
     [4, 8, 10]
     """
     if at is not None:
+        at = [whole("evaluate_at", round) for round in at]
         if any(not 1 <= round <= rounds for round in at):
             raise ConfigError(f"the rounds to evaluate after must be from 1 to {rounds}, not {at}")
         return frozenset(at)
@@ -245,6 +253,8 @@ def describe(value: Any) -> Any:
         return {"kind": type(value).__name__, **fields}
     if isinstance(value, (list, tuple)):
         return [describe(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     return getattr(value, "__qualname__", type(value).__name__)
@@ -290,13 +300,16 @@ def _open(
     if not resume:
         folder.create(config, counts)
         return state, parts
-    if folder.config() != config:
-        held = folder.config()
-        changed = [key for key in config | held if held.get(key) != config.get(key)]
+    held = folder.config()
+    # What a folder does not say, because it is older, is taken to be the same.
+    changed = [key for key, value in held.items() if config.get(key) != value]
+    if changed:
         raise RunFolderError(
             f"{folder.path} holds another run (it differs in {', '.join(changed)}): "
             "choose another folder"
         )
+    if counts is not None and folder.counts() not in (None, counts):
+        raise RunFolderError(f"{folder.path} holds a run on other data: choose another folder")
     return folder.restore(parts.initial) or (state, parts)
 
 
@@ -325,6 +338,22 @@ def _check_data(data: Federated) -> None:
             raise DataError(
                 f"client {client} has no training data: use fewer clients or another partition"
             )
+        if data.clients <= PICTURED:
+            for samples in (data.train(client), data.test(client)):
+                check_samples(samples, client, data.classes)
+
+
+def check_samples(samples: Samples, client: int, classes: int) -> None:
+    """Refuse what no model could learn from."""
+    x, y = samples
+    if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or len(x) != len(y):
+        raise DataError(f"client {client}'s samples must be NumPy arrays, as many inputs as labels")
+    if y.dtype.kind not in "iu" or (len(y) and not (y.min() >= 0 and y.max() < classes)):
+        raise DataError(f"client {client}'s labels must be whole numbers from 0 to {classes - 1}")
+    if x.dtype.kind not in "iufb":
+        raise DataError(f"client {client}'s inputs must be real numbers, not {x.dtype}")
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        raise DataError(f"client {client} has inputs that are not finite numbers")
 
 
 PICTURED = 1000  # clients whose classes are counted for the partition's picture

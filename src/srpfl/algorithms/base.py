@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from srpfl.errors import ConfigError
 from srpfl.local import SGD, Phase, Plan, Rule
@@ -79,6 +79,7 @@ class Algorithm:
     def tuning(self, model: nn.Module) -> Plan:
         """What evaluation does for each client before it tests."""
         adapts = self.adapts(model)
+        check_ties(model, adapts)
         names = frozenset(filter(adapts, trainable(model)))
         return Plan((Phase(names, epochs=self.tuning_epochs),), self.tuning_rule, self.batch_size)
 
@@ -134,11 +135,21 @@ def weighted_mean(parts: Sequence[Params], weights: Sequence[float]) -> Params:
     2.0
     """
     total = sum(weights)
-    shares = torch.tensor([weight / total for weight in weights], dtype=torch.float64)
+    shares = [weight / total for weight in weights]
     mean = {}
     for name, like in parts[0].items():
-        stacked = torch.stack([part[name] for part in parts]).double()
-        average = torch.tensordot(shares.to(stacked.device), stacked, dims=1)
+        average = _weighted_sum([part[name] for part in parts], shares)
         # Shares such as 1/3 are not exact: a count must not be cut to the one below.
         mean[name] = (average if like.is_floating_point() else average.round()).to(like.dtype)
     return mean
+
+
+def _weighted_sum(values: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
+    """In double precision: on a GPU in one go, on a CPU one by one, in memory that stays cached."""
+    if values[0].is_cuda:
+        weights = torch.tensor(shares, dtype=torch.float64, device=values[0].device)
+        return (weights @ torch.stack(list(values)).double().flatten(1)).reshape(values[0].shape)
+    total = torch.zeros_like(values[0], dtype=torch.float64)
+    for value, share in zip(values, shares, strict=True):
+        total.add_(value, alpha=share)
+    return total

@@ -63,6 +63,10 @@ SETTINGS = {
         "fedrep, MLP 784-512-256-64, 10 head and 5 representation epochs",
         _mlp, FedRep(head_epochs=10, body_epochs=5), (784,), 10, 75,
     ),
+    "mlp-short": Setting(
+        "the same with 1 representation epoch",
+        _mlp, FedRep(head_epochs=10, body_epochs=1), (784,), 10, 75,
+    ),
     "lenet": Setting(
         "fedrep, LeNet-5, 10 head epochs and 1 representation epoch", _lenet, _paper,
         (3, 32, 32), 4, 100,

@@ -55,18 +55,19 @@ def compare(
     from srpfl.errors import ConfigError
     from srpfl.folder import CONFIG
     from srpfl.methods import METHODS
+    from srpfl.report import find_runs
     from srpfl.report.plots import accuracy_against_time
     from srpfl.run import Run
 
     if seeds < 1:
         raise ConfigError(f"there must be at least one seed, not {seeds}")
     communication = numbers(costs)
-    names = what or ["fedrep", "srpfl"]
+    names = list(dict.fromkeys(what or ["fedrep", "srpfl"]))
     runs: list[Run] = []
     for name in names:
         # A folder that happens to be called like a method is meant as the method.
         if Path(name).is_dir() and (name not in METHODS or (Path(name) / CONFIG).exists()):
-            runs.append(Run.load(name))
+            runs += [Run.load(folder) for folder in find_runs([Path(name)])]
             continue
         values = {**given, "method": name}
         chosen = Config.of(values) if config is None else Config.from_toml(config, values)

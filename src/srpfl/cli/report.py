@@ -31,11 +31,8 @@ def report(
 
       srpfl report runs/first runs/second --out comparison.html
     """
-    from srpfl.errors import ConfigError
     from srpfl.report import find_runs, write_report
 
-    if target is not None and not 0 < target <= 1:
-        raise ConfigError(f"the target is a fraction above 0 and at most 1, not {target}")
     folders = find_runs(runs)
     file = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     write_report(folders, file, target=target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ from srpfl.data.base import Federated
 from srpfl.engine.base import Engine, Job, Local, Score
 from srpfl.engine.loop import LoopEngine
 from srpfl.engine.precision import Precision
-from srpfl.engine.vectorised import VectorisedEngine, refuse_batch_statistics
+from srpfl.engine.vectorised import VectorisedEngine
 from srpfl.engine.workers import WorkersEngine, can_fork, cores
 from srpfl.errors import ConfigError, unknown
 
@@ -32,7 +33,7 @@ def make_engine(
         raise unknown("engine", name, ENGINES)
     where = chosen_device(device)
     Precision.of(precision)
-    inner = VectorisedEngine if name == "vectorised" or _stacks(model) else LoopEngine
+    inner = VectorisedEngine if name == "vectorised" else _fitting
     make = partial(inner, model, data, device=where, precision=precision)
     if name == "auto":
         name = "workers" if where.type == "cpu" and _worth_workers(model) else "vectorised"
@@ -66,12 +67,12 @@ def _worth_workers(model: nn.Module) -> bool:
     return can_fork() and cores() > 1 and parameters >= LARGE
 
 
-def _stacks(model: nn.Module) -> bool:
+def _fitting(model: nn.Module, data: Federated, **choices: Any) -> Engine:
+    """Clients as one where the model allows it, else one after another."""
     try:
-        refuse_batch_statistics(model)
+        return VectorisedEngine(model, data, **choices)
     except ConfigError:
-        return False
-    return True
+        return LoopEngine(model, data, **choices)
 
 
 __all__ = [

@@ -47,14 +47,16 @@ class KeyedDropout(nn.Module):
 def with_keyed_dropout(model: nn.Module) -> nn.Module:
     """A copy of the model in which every dropout layer is keyed."""
     model = copy.deepcopy(model)
-    layer = 0
+    keyed: dict[nn.Module, nn.Module] = {}  # a layer may stand at several places
     for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
+        for name, child in list(parent._modules.items()):
             if isinstance(child, (nn.Dropout, *BY_CHANNEL)):
-                # One that drops nothing needs no key, and does not make features random.
-                keyed = KeyedDropout(child.p, layer, by_channel=isinstance(child, BY_CHANNEL))
-                setattr(parent, name, keyed if child.p > 0 else nn.Identity())
-                layer += 1
+                if child not in keyed:
+                    by_channel = isinstance(child, BY_CHANNEL)
+                    own = KeyedDropout(child.p, len(keyed), by_channel=by_channel)
+                    # One that drops nothing needs no key, and does not make features random.
+                    keyed[child] = own if child.p > 0 else nn.Identity()
+                setattr(parent, name, keyed[child])
     return model
 
 

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _NormBase
 
 from srpfl.data.base import Federated
 from srpfl.engine.base import Job, Local, Loss, Score, cross_entropy
 from srpfl.engine.draws import Draws, draw
 from srpfl.engine.dropout import key_names, with_keyed_dropout
+from srpfl.engine.fit import draws_itself
 from srpfl.engine.precision import Precision, called
 from srpfl.engine.store import tensors
 from srpfl.local import Gradient, RuleState, kept, resumed
@@ -39,6 +40,7 @@ class LoopEngine:
         self.forward = self.precision.lowered(called(self.model))
         self.keys = key_names(self.model)
         self.data, self.loss = data, loss
+        self.draws_itself = draws_itself(model, data)
 
     def train(self, job: Job) -> list[Local]:
         with one_thread(), self.precision.switched():
@@ -121,13 +123,25 @@ class LoopEngine:
 
         def gradient(params: Params) -> Params:
             nonlocal first_call
-            loss, grads = self._loss_and_gradient(state, params, inputs, targets)
+            with self._random(draws.dropout[0, step]):
+                loss, grads = self._loss_and_gradient(state, params, inputs, targets)
             if first_call:
                 losses.append(loss)
                 first_call = False
             return grads
 
         return gradient
+
+    @contextmanager
+    def _random(self, key: Tensor) -> Iterator[None]:
+        """For models that use PyTorch's own stream: in each step it begins at the step's key."""
+        if not self.draws_itself:
+            yield
+            return
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(int(key))
+            yield
 
     def _loss_and_gradient(
         self, state: Params, params: Params, inputs: Tensor, targets: Tensor
@@ -143,7 +157,8 @@ class LoopEngine:
     def _full_gradient(self, job: Job, state: Params, x: Tensor, y: Tensor) -> Params:
         """The gradient of the client's mean loss at what the server sent, without dropout."""
         self.model.eval()
-        params = {n: state[n] for n, _ in self.model.named_parameters() if n in job.shared}
+        names = [n for n, p in self.model.named_parameters() if p.requires_grad and n in job.shared]
+        params = {name: state[name] for name in names}
         inputs = self.data.transform.prepare(x, self.dtype)
         return self._loss_and_gradient(state, params, inputs, y)[1]
 
@@ -164,13 +179,13 @@ class Modes:
         model.train()
         self.updated: list[nn.Module] = []
         for name, module in model.named_modules():
-            if not isinstance(module, _BatchNorm):
+            if not isinstance(module, _NormBase):
                 continue
             own = {f"{name}.{parameter}" for parameter, _ in module.named_parameters()}
             if not own:
                 place = f"{name}.running_mean" in shared
                 own = {other for other in trained if (other in shared) == place}
-            if own.isdisjoint(trained):
+            if own.isdisjoint(trained) and module.track_running_stats:
                 module.eval()
             elif module.track_running_stats:
                 self.updated.append(module)

@@ -58,7 +58,7 @@ class Store:
 def tensors(samples: Samples, device: torch.device) -> tuple[Tensor, Tensor]:
     # PyTorch warns of arrays that it may not write to, such as memory-mapped ones.
     x, y = (a if a.flags.writeable else a.copy() for a in (samples.x, samples.y))
-    return torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
+    return torch.from_numpy(x).to(device), torch.from_numpy(y).to(device, torch.int64)
 
 
 def default_budget(device: torch.device) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from srpfl.errors import ConfigError
+from srpfl.errors import ConfigError, whole
 
 if TYPE_CHECKING:
     from srpfl.rounds import Answer
@@ -133,7 +133,7 @@ def checked_start(start: int | None, asked: int) -> int:
     """n0: a tenth of those asked, unless given."""
     if start is None:
         return max(1, asked // 10)
-    if start < 1:
+    if whole("the number of clients to wait for", start) < 1:
         raise ConfigError(f"the first stage must wait for at least one client, not {start}")
     if start > asked:
         raise ConfigError(
