@@ -94,7 +94,7 @@ def test_compare_keeps_runs_of_one_method_apart_that_differ_in_more_than_the_see
     ]
     assert list(rows[0]["time_to_target"]) == ["0.0", "10.0", "100.0"]
     assert list(rows[2]["time_to_target"]) == ["10.0"]  # it would have decided otherwise
-    assert "another run" in srpfl("compare", "one", "three", cwd=tmp_path).stdout
+    assert "n/a" in srpfl("compare", "one", "three", cwd=tmp_path).stdout
 
 
 def test_a_run_without_a_folder_gets_one(tmp_path: Path) -> None:

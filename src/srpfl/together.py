@@ -92,10 +92,10 @@ def _joint_engine(runs: Sequence[Mapping[str, Any]]) -> VectorisedEngine | None:
     models = [
         initial_model(one["model"], one["seed"], pretrained=one["pretrained"]) for one in chosen
     ]
+    check_fit(models[0], data)
     engine = make_engine(name, models[0], data, **settings)
     if not isinstance(engine, VectorisedEngine):
         return None
-    check_fit(models[0], data)
     x, y = data.train(0)
     few, _ = tensors(Samples(x[:2], y[:2]), torch.device("cpu"))
     probe = data.transform.prepare(few, next(models[0].parameters()).dtype)

@@ -40,3 +40,23 @@ def test_the_deployments_table_is_that_of_its_records() -> None:
         assert time < point.time
         row = f"| {100 * point.mean:.1f} % (round {point.round}) | {point.time:.0f} s "
         assert f"{row}| {time:.0f} s | {point.time / time:.2f} |" in text
+
+
+def test_what_is_said_of_auto_is_what_its_study_gives() -> None:
+    from srpfl.studies import auto_linear
+
+    text = " ".join((ROOT / "docs" / "auto.md").read_text().split())
+    rows = auto_linear.read(ROOT / "results" / "auto" / "linear.jsonl")
+    assert {row.seed for row in rows} == set(range(10, 20))
+    found = auto_linear.verdict(auto_linear.cells(rows))
+    assert found["cells"] == 90
+    assert f"at most {found['worst ratio']:.3f} times" in text
+    better = 100 * found["strictly better than both there"]
+    assert f"in {better:.0f} % of the {found['cells with C at least 1']} cells" in text
+    floors = [100 * found[f"{kind} floor over FedRep's"] - 100 for kind in ("mean", "worst")]
+    assert f"{floors[0]:.1f} % above FedRep's, and the worst cell's {floors[1]:.1f} %" in text
+    uneven = auto_linear.cells(auto_linear.read(ROOT / "results" / "auto" / "uneven.jsonl"))
+    assert len(uneven) == 36
+    assert max(cell.ratio for cell in uneven) <= 1
+    tails = [cell.ratio for cell in uneven if cell.clock == "pareto"]
+    assert f"it takes {min(tails):.2f} to {max(tails):.2f} of the better" in text

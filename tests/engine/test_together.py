@@ -237,10 +237,31 @@ def test_a_run_that_diverges_leaves_the_others_alone() -> None:
         check(other, srpfl.simulate(**small(number, engine="loop")))
 
 
+class Unreliable:
+    """Data that cannot be read any more once the run has begun."""
+
+    def __init__(self) -> None:
+        self.inner, self.gone = tiny.data(), False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def train(self, client: int) -> Samples:
+        if self.gone:
+            raise OSError("the disk is gone")
+        return self.inner.train(client)
+
+
 def test_an_error_in_common_work_comes_to_the_run_that_caused_it() -> None:
-    data = with_samples(tiny.data(), lambda pool: Samples(pool.x, pool.y + 1))  # a class too many
-    result, other = srpfl.simulate_together([small(0, data=data), small(1)])
-    assert isinstance(result, IndexError)
+    data = Unreliable()
+
+    class Breaks(srpfl.Watcher):
+        def begin(self, name: str, rounds: int, done: int) -> None:
+            data.gone = True
+
+    broken = small(0, data=data, watchers=[Breaks()])
+    result, other = srpfl.simulate_together([broken, small(1)])
+    assert isinstance(result, OSError)
     check(other, srpfl.simulate(**small(1, engine="loop")))
 
 

@@ -130,7 +130,7 @@ def show(
             *(
                 _number(row.time_to_target[cost], "not reached")
                 if cost in row.time_to_target
-                else "another run"  # its policy looks at C
+                else "n/a"  # its policy looks at C: it would have been another run
                 for cost in costs
             ),
             *(_number(row.speedup.get(cost), "", "x") for cost in costs),

@@ -9,6 +9,7 @@ from torch.nn.parameter import is_lazy
 from srpfl.data.base import Federated, Samples
 from srpfl.engine.dropout import with_keyed_dropout
 from srpfl.engine.store import tensors
+from srpfl.engine.threads import one_thread
 from srpfl.errors import ConfigError
 
 
@@ -21,7 +22,8 @@ def check_fit(model: nn.Module, data: Federated) -> None:
             )
     two = probe(data)
     try:
-        outputs = ready(model)(two)
+        with one_thread(), torch.no_grad():
+            outputs = ready(model)(two)
     except Exception as error:  # whatever the model's own code raises
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         shape = tuple(two.shape[1:])
@@ -40,7 +42,8 @@ def draws_itself(model: nn.Module, data: Federated) -> bool:
     dropout of recurrent or attention layers, noise."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         before = torch.get_rng_state()
-        ready(model)(probe(data))
+        with one_thread():
+            ready(model)(probe(data))
         return not torch.equal(before, torch.get_rng_state())
 
 

@@ -16,6 +16,7 @@ from srpfl.engine.dropout import key_names, with_keyed_dropout
 from srpfl.engine.fit import draws_itself
 from srpfl.engine.precision import Precision, called
 from srpfl.engine.store import tensors
+from srpfl.engine.threads import one_thread
 from srpfl.local import Gradient, RuleState, kept, resumed
 from srpfl.split import Params, combine
 
@@ -194,14 +195,3 @@ class Modes:
         """Before a step with so many samples."""
         for module in self.updated:
             module.train(samples > 1)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Small batches lose more by handing work to a second thread than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -28,13 +28,13 @@ from srpfl.engine.fit import draws_itself, probe, ready
 from srpfl.engine.heads import head_forward, head_module, without_head
 from srpfl.engine.inputs import inputs
 from srpfl.engine.layers import with_stackable_layers
-from srpfl.engine.loop import one_thread
 from srpfl.engine.precision import Precision, called
 from srpfl.engine.programs import Programs
 from srpfl.engine.schedule import Order, Schedule
-from srpfl.engine.steps import Batch, Carried, Problem, filled, flat, owned, traced
+from srpfl.engine.steps import Batch, Carried, Problem, filled, flat, owned
 from srpfl.engine.store import Held, Part, Store
 from srpfl.engine.task import Task
+from srpfl.engine.threads import one_thread
 from srpfl.errors import ConfigError
 from srpfl.local import RuleState, kept, resumed
 from srpfl.split import Params, state_of
@@ -482,7 +482,8 @@ def check_stackable(model: nn.Module, data: Federated) -> None:
         active=none == 0,
     )
     try:
-        traced(problem.losses_and_gradient, own, {}, rest, batch)
+        with one_thread():
+            problem.losses_and_gradient(own, {}, rest, batch)
     except Exception as error:  # whatever PyTorch cannot do with the model
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(
