@@ -60,3 +60,15 @@ def test_what_is_said_of_auto_is_what_its_study_gives() -> None:
     assert max(cell.ratio for cell in uneven) <= 1
     tails = [cell.ratio for cell in uneven if cell.clock == "pareto"]
     assert f"it takes {min(tails):.2f} to {max(tails):.2f} of the better" in text
+
+
+def test_the_tables_of_speed_are_those_of_the_measurements() -> None:
+    folder = ROOT / "results" / "benchmarks"
+    text = (folder / "README.md").read_text()
+    for name in ("plain", "rivals"):
+        for found in json.loads((folder / f"{name}.json").read_text()):
+            low, high = min(found["ratios"]), max(found["ratios"])
+            assert f"| {found['ratio']:.1f} | {low:.1f} to {high:.1f} |" in text, found["setting"]
+    population = json.loads((folder / "population.json").read_text())
+    assert f"a round takes {population['ratio']:.2f} times" in text
+    assert f"a peak of {population['peak_gib']:.2f} GiB" in text
