@@ -165,5 +165,5 @@ def test_a_terminal_shows_how_a_run_goes_on(tmp_path: Path) -> None:
     os.close(controller)
     assert process.wait(timeout=60) == 0
     text = shown.decode()
-    for part in ("srpfl", "4/4", "stage 3, n = 5/5", "time 4", "accuracy", "rounds/s", "left"):
+    for part in ("srpfl", "4/4", "left", "n = 5/5", " %", "time 4", "stage 3", "rounds/s"):
         assert part in text, part

@@ -1,4 +1,4 @@
-"""A progress line on a terminal: stage, n, round, simulated time, accuracy, speed, time left."""
+"""A progress line on a terminal: round, time left, n, accuracy, simulated time, stage, speed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import sys
 import time
 from collections.abc import Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,13 +15,26 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
 )
+from rich.table import Column
+from rich.text import Text
 
 from srpfl.records import EvaluationRecord, RoundRecord
 from srpfl.watchers import Watcher
+
+
+class TimeLeft(ProgressColumn):
+    """From the mean time of the rounds so far: rich's own says nothing before the third."""
+
+    def render(self, task: Task) -> Text:
+        pace, since = task.fields["pace"], task.fields["since"]
+        if pace is None or task.total is None:
+            return Text("-:--:-- left")
+        left = max(0.0, pace * (task.total - task.completed) - (time.monotonic() - since))
+        return Text(f"{timedelta(seconds=round(left))} left")
 
 
 class ProgressLine(Watcher):
@@ -28,13 +42,13 @@ class ProgressLine(Watcher):
 
     def __init__(self, *, hidden: bool = False) -> None:
         self._bars = Progress(
-            TextColumn("{task.description:<17}"),
-            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=8),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[status]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TimeLeft(),
+            # On a narrow terminal it is the end of the status that goes.
+            TextColumn("{task.fields[status]}", table_column=Column(ratio=1, no_wrap=True)),
+            expand=True,
             console=Console(file=sys.stderr),
             disable=hidden or not sys.stderr.isatty(),
         )
@@ -63,17 +77,29 @@ class ProgressLine(Watcher):
 
     def begin(self, name: str, rounds: int, done: int) -> None:
         self._accuracy, self._done, self._started = "", done, time.monotonic()
-        self._task = self._bars.add_task(name + self._seed, total=rounds, completed=done, status="")
+        self._rounds = 0  # played since then
+        self._task = self._bars.add_task(
+            name + self._seed, total=rounds, completed=done, status="", pace=None, since=0.0
+        )
 
     def round(self, record: RoundRecord) -> None:
-        seconds = max(time.monotonic() - self._started, 1e-9)
+        self._rounds = record.round - self._done
         status = (
-            f"stage {record.stage}, n = {record.wait}/{record.asked}, "
-            f"time {record.time(self._communication):.1f}{self._accuracy}, "
-            f"{(record.round - self._done) / seconds:.1f} rounds/s"
+            f"n = {record.wait}/{record.asked}{self._accuracy}, "
+            f"time {record.time(self._communication):.1f}, stage {record.stage}, "
+            f"{1 / self._pace():.2g} rounds/s"
         )
         self._bars.update(self._task, completed=record.round, status=status)
+        self._estimate()
 
     def evaluation(self, record: EvaluationRecord) -> None:
         if record.kind != "local":
-            self._accuracy = f", accuracy {100 * record.accuracy:.1f} %"
+            self._accuracy = f", {100 * record.accuracy:.1f} %"
+        self._estimate()  # evaluation takes its time too
+
+    def _pace(self) -> float:
+        """Seconds per round."""
+        return max(time.monotonic() - self._started, 1e-9) / max(1, self._rounds)
+
+    def _estimate(self) -> None:
+        self._bars.update(self._task, pace=self._pace(), since=time.monotonic())
