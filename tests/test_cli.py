@@ -160,6 +160,14 @@ def test_a_file_may_write_lists_as_lists(tmp_path: Path) -> None:
     assert {entry["round"] for entry in result["evaluations"]} == {1, 3}
 
 
+@pytest.mark.parametrize("command", ["compare", "report"])
+def test_a_target_that_is_no_fraction_is_one_sentence(command: str, tmp_path: Path) -> None:
+    srpfl("run", *SMALL, "--out", "run", cwd=tmp_path)
+    for target in ("nan", "-1", "5"):
+        done = srpfl(command, "run", "--target", target, cwd=tmp_path, fails=True)
+        assert "the target is a fraction above 0 and at most 1" in done.stderr
+
+
 def test_a_cost_that_is_no_number_is_one_sentence(tmp_path: Path) -> None:
     done = srpfl("compare", "--costs", "0,nan", cwd=tmp_path, fails=True)
     assert "cost of communication must be zero or a positive number" in done.stderr

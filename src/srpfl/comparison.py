@@ -51,8 +51,8 @@ def compare(
         raise ConfigError("there is nothing to compare: every run needs at least one evaluation")
     if target is None:
         target = common_target(runs)
-    elif not 0 < target <= 1:
-        raise ConfigError(f"the target is a fraction above 0 and at most 1, not {target}")
+    else:
+        check_target(target)
     groups: dict[str, list[Run]] = {}
     for run, group in zip(runs, groups_of(runs), strict=True):
         groups.setdefault(group, []).append(run)
@@ -71,6 +71,11 @@ def compare(
         final = fmean(run.accuracy[-1].mean for run in mine)
         rows.append(Row(group, seeds, final, times[group], speedup))
     return Comparison(target, rows)
+
+
+def check_target(target: float) -> None:
+    if not 0 < target <= 1:
+        raise ConfigError(f"the target is a fraction above 0 and at most 1, not {target}")
 
 
 def common_target(runs: Sequence[Run]) -> float:

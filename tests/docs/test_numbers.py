@@ -72,3 +72,20 @@ def test_the_tables_of_speed_are_those_of_the_measurements() -> None:
     population = json.loads((folder / "population.json").read_text())
     assert f"a round takes {population['ratio']:.2f} times" in text
     assert f"a peak of {population['peak_gib']:.2f} GiB" in text
+
+
+def test_what_is_said_of_auto_on_digits_is_what_its_study_gives() -> None:
+    text = " ".join((ROOT / "docs" / "auto.md").read_text().split())
+    found = json.loads((ROOT / "results" / "auto" / "digits.json").read_text())
+    for mark, target in found["targets"].items():
+        cells = [f"round {mark} ({100 * target:.1f} %)"]
+        for cost in found["auto"].values():
+            times = cost["times"][mark]
+            for rival in ("fedrep", "srpfl"):
+                reached = times["auto"] is not None and times[rival] is not None
+                cells.append(f"{times['auto'] / times[rival]:.2f}" if reached else "not reached")
+        assert f"| {' | '.join(cells)} |" in text
+    slow = json.loads((ROOT / "results" / "auto" / "digits-slow-classes.json").read_text())
+    auto = [f"{100 * cost['slow']:.1f}" for cost in slow["auto"].values()]
+    assert f"is {100 * slow['fedrep']['slow']:.1f} % with FedRep, " in text
+    assert f"{100 * slow['srpfl']['slow']:.1f} % with SRPFL, and {', '.join(auto[:2])} and" in text

@@ -31,8 +31,11 @@ def report(
 
       srpfl report runs/first runs/second --out comparison.html
     """
+    from srpfl.comparison import check_target
     from srpfl.report import find_runs, write_report
 
+    if target is not None:
+        check_target(target)
     folders = find_runs(runs)
     file = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     write_report(folders, file, target=target)

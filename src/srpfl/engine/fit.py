@@ -22,7 +22,7 @@ def check_fit(model: nn.Module, data: Federated) -> None:
             )
     two = probe(data)
     try:
-        with one_thread(), torch.no_grad():
+        with one_thread(), torch.random.fork_rng(devices=[]), torch.no_grad():
             outputs = ready(model)(two)
     except Exception as error:  # whatever the model's own code raises
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
