@@ -123,10 +123,62 @@ def long_run(data: Pooled, precision: str, rounds: int) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - start, "rounds": rounds}
 
 
+def seeds_together(data: Pooled, precision: str, seeds: int, rounds: int) -> dict[str, Any]:
+    """Early rounds of several seeds, ten clients each: in turn, and as one cohort."""
+    runs = [
+        {
+            "data": data,
+            "model": LeNet5(classes=10),
+            "algorithm": srpfl.FedRep(head_epochs=10, body_epochs=1),
+            "participation": srpfl.FirstN(10),
+            "rounds": rounds,
+            "evaluate_every": 0,
+            "seed": seed,
+            "engine": "vectorised",
+            "device": "cuda",
+            "precision": precision,
+        }
+        for seed in range(seeds)
+    ]
+    times: dict[str, list[float]] = {"in turn": [], "together": []}
+    for _ in range(6):  # the first of each warms up
+        for name, groups in (("in turn", [[run] for run in runs]), ("together", [runs])):
+            start = time.perf_counter()
+            for group in groups:
+                srpfl.simulate_together(group)
+            times[name].append(time.perf_counter() - start)
+    kept = {name: found[1:] for name, found in times.items()}
+    ratio = statistics.median(a / b for a, b in zip(*kept.values(), strict=True))
+    return {"seeds": seeds, "rounds": rounds, **kept, "ratio": ratio}
+
+
+def short_of_memory(data: Pooled) -> dict[str, Any]:
+    """The same round with a little of the card's memory: split, and yet the same."""
+    job = fedrep_job(LeNet5(classes=10), data.clients, 0)
+
+    def mean() -> tuple[VectorisedEngine, dict[str, torch.Tensor]]:
+        engine = VectorisedEngine(LeNet5(classes=10), data, device="cuda")
+        answers = engine.train(job)
+        names = answers[0].shared
+        stacks = {name: torch.stack([one.shared[name].cpu() for one in answers]) for name in names}
+        return engine, {name: stack.double().mean(0) for name, stack in stacks.items()}
+
+    _, plenty = mean()
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(0.012)
+    engine, little = mean()
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    apart = max(
+        float((little[name] - plenty[name]).norm() / plenty[name].norm()) for name in plenty
+    )
+    gib = 0.012 * torch.cuda.get_device_properties(0).total_memory / 2**30
+    return {"gib": gib, "clients at once": engine.most, "relative difference": apart}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--parts", default="step,round,cohorts,run")
+    parser.add_argument("--parts", default="step,round,cohorts,run,together,memory")
     parser.add_argument("--rounds", type=int, default=150)
     asked = parser.parse_args()
     parts = asked.parts.split(",")
@@ -156,6 +208,10 @@ def main() -> None:
             note(f"fedrep round of {clients}, tf32", round_time(few, "tf32"))
     if "run" in parts:
         note("fedrep run, tf32", long_run(data, "tf32", asked.rounds))
+    if "together" in parts:
+        note("seeds together, tf32", seeds_together(data, "tf32", seeds=4, rounds=10))
+    if "memory" in parts:
+        note("little memory", short_of_memory(data))
 
 
 if __name__ == "__main__":
