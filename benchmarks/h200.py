@@ -7,6 +7,7 @@ after a warm-up that is reported apart.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
 import time
@@ -130,7 +131,7 @@ def seeds_together(data: Pooled, precision: str, seeds: int, rounds: int) -> dic
             "data": data,
             "model": LeNet5(classes=10),
             "algorithm": srpfl.FedRep(head_epochs=10, body_epochs=1),
-            "participation": srpfl.FirstN(10),
+            "participation": srpfl.FirstN(n=10),
             "rounds": rounds,
             "evaluate_every": 0,
             "seed": seed,
@@ -156,23 +157,22 @@ def short_of_memory(data: Pooled) -> dict[str, Any]:
     """The same round with a little of the card's memory: split, and yet the same."""
     job = fedrep_job(LeNet5(classes=10), data.clients, 0)
 
-    def mean() -> tuple[VectorisedEngine, dict[str, torch.Tensor]]:
+    def mean() -> tuple[int, dict[str, torch.Tensor]]:
         engine = VectorisedEngine(LeNet5(classes=10), data, device="cuda")
         answers = engine.train(job)
         names = answers[0].shared
         stacks = {name: torch.stack([one.shared[name].cpu() for one in answers]) for name in names}
-        return engine, {name: stack.double().mean(0) for name, stack in stacks.items()}
+        return engine.most, {name: stack.double().mean(0) for name, stack in stacks.items()}
 
     _, plenty = mean()
+    gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(0.012)
-    engine, little = mean()
+    most, little = mean()
     torch.cuda.set_per_process_memory_fraction(1.0)
-    apart = max(
-        float((little[name] - plenty[name]).norm() / plenty[name].norm()) for name in plenty
-    )
+    apart = max(float((little[n] - mine).norm() / mine.norm()) for n, mine in plenty.items())
     gib = 0.012 * torch.cuda.get_device_properties(0).total_memory / 2**30
-    return {"gib": gib, "clients at once": engine.most, "relative difference": apart}
+    return {"gib": gib, "clients at once": most, "relative difference": apart}
 
 
 def main() -> None:

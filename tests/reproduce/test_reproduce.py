@@ -10,7 +10,7 @@ import pytest
 
 from srpfl.errors import ConfigError, RunFolderError
 from srpfl.folder import ROUNDS
-from srpfl.reproduce import TRAININGS, Panel, check, train, write
+from srpfl.reproduce import TRAININGS, Panel, check, grid, train, write
 from srpfl.reproduce.grid import companions, evaluated, place
 from srpfl.reproduce.page import faults
 from srpfl.run import Run
@@ -149,3 +149,18 @@ def test_names_that_do_not_exist_are_refused() -> None:
         Panel("fig9", "digits")
     with pytest.raises(ConfigError, match="unknown training 'srpfi': did you mean 'srpfl'"):
         Panel("fig3", "digits", methods=("srpfi",))
+
+
+def test_a_run_that_diverges_is_a_result_and_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid, "MAML_BETA", 1e9)
+    panel = Panel("fig3", "digits", methods=("hf-maml", "fedavg"), rounds=2, clients=10)
+    runs, trained = train(panel, tmp_path)
+    assert ([run.name for run in runs], trained) == (["fedavg"], 2)
+    assert train(panel, tmp_path)[1] == 0
+    write(tmp_path, "fig3", NOTE)
+    assert "hf-maml-seed0 **diverged**: client" in (tmp_path / "fig3" / "README.md").read_text()
+    assert check(tmp_path) == []
+    (tmp_path / "fig3" / "digits" / "hf-maml-seed0" / grid.DIVERGED).unlink()
+    assert any("does not name the runs that diverged" in text for text in check(tmp_path))

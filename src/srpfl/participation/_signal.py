@@ -153,7 +153,9 @@ def look(outcome: Outcome) -> Glance:
     sent = [outcome.sent[name] for name in names]
     count, squares = len(outcome.answers), 0.0
     mean = []
-    for name, origin in zip(names, sent, strict=True):
+    for name in names:
+        # Answers may be on a device, where what was sent to them is not.
+        origin = outcome.sent[name].to(outcome.answers[0].shared[name].device)
         total = torch.zeros_like(origin, dtype=torch.float64)
         for stacked in _stacks([answer.shared[name] for answer in outcome.answers]):
             updates = (stacked - origin).double()

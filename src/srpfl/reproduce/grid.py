@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from srpfl.checkpoint import write_text
 from srpfl.config import Config, experiment
-from srpfl.errors import unknown
+from srpfl.errors import DivergedError, unknown
 from srpfl.folder import CONFIG
 from srpfl.methods import METHODS
 from srpfl.run import Run
@@ -44,6 +45,7 @@ ROUNDS, START, EVERY = 150, 10, 10
 # CIFAR-10 in the first one, in float32 and client by client as well), so it learns at the rate of
 # the other methods here.
 MAML_BETA = 0.01
+DIVERGED = "diverged.txt"  # in the folder of a run whose loss became NaN: what happened
 
 
 @dataclass(frozen=True)
@@ -110,14 +112,19 @@ def train(
     deadline: float | None = None,
     **more: Any,
 ) -> tuple[list[Run], int]:
-    """All runs of a panel, and how many had to be trained (or finished) for it.
+    """All finished runs of a panel, and how many had to be trained (or finished) for it.
 
+    A run that diverges is a result too: its records end there, and it is not tried again.
     Up to ``together`` missing runs are played at once, each with watchers of its own. After the
     deadline (as of ``time.perf_counter``) no new run is begun.
     """
     configs = {place(out, panel.figure, config): config for config in panel.configs(**more)}
     runs = {folder: finished(folder, config) for folder, config in configs.items()}
-    missing = {folder: configs[folder] for folder, run in runs.items() if run is None}
+    missing = {
+        folder: configs[folder]
+        for folder, run in runs.items()
+        if run is None and not (folder / DIVERGED).exists()
+    }
     trained = 0
     while missing and (deadline is None or time.perf_counter() <= deadline):
         group = companions(missing, together)
@@ -134,11 +141,15 @@ def train(
         )
         for folder, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, Run):
-                drop_weights(folder)
                 runs[folder] = outcome
-                trained += 1
+            elif isinstance(outcome, DivergedError):
+                write_text(folder / DIVERGED, f"{outcome}\n")
+            else:
+                continue
+            drop_weights(folder)
+            trained += 1
         for outcome in outcomes:
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, Exception) and not isinstance(outcome, DivergedError):
                 raise outcome
     return [run for run in runs.values() if run is not None], trained
 

@@ -14,18 +14,20 @@ from srpfl.errors import RunFolderError
 from srpfl.folder import CONFIG
 from srpfl.reproduce.figure import draw
 from srpfl.reproduce.findings import findings
-from srpfl.reproduce.grid import DATASETS, FIGURES, TRAININGS
+from srpfl.reproduce.grid import DATASETS, DIVERGED, FIGURES, TRAININGS
 from srpfl.reproduce.summary import COSTS, Row, as_json, table
 from srpfl.run import Run
+
+Ends = dict[str, dict[str, str]]  # by data set and run, why it could not be finished
 
 
 def write(out: Path, figure: str, note: Mapping[str, Any] | None = None) -> list[str]:
     """Write claims, tables and the figure from the runs that are there; say which files."""
     folder = out / figure
-    panels = read(folder)
+    panels, ends = read(folder), diverged(folder)
     if not panels:
         raise RunFolderError(f"{folder} holds no finished runs")
-    files = build(figure, panels)
+    files = build(figure, panels, ends)
     if note is not None:
         files["claims.json"] = _dump(claims(figure, panels, folder, note))
     for name, text in files.items():
@@ -34,13 +36,13 @@ def write(out: Path, figure: str, note: Mapping[str, Any] | None = None) -> list
     return [*files, "figure.png"]
 
 
-def build(figure: str, panels: Mapping[str, Sequence[Run]]) -> dict[str, str]:
+def build(figure: str, panels: Mapping[str, Sequence[Run]], ends: Ends) -> dict[str, str]:
     """The texts that follow from the records alone, by file name."""
     tables = {dataset: table(runs) for dataset, runs in panels.items()}
     return {
         "table.json": _dump({dataset: as_json(rows) for dataset, rows in tables.items()}),
         "table.csv": _csv(tables),
-        "README.md": _markdown(figure, panels, tables),
+        "README.md": _markdown(figure, panels, tables, ends),
     }
 
 
@@ -59,6 +61,14 @@ def read(folder: Path) -> dict[str, list[Run]]:
         for dataset in order
         if dataset in panels
     }
+
+
+def diverged(folder: Path) -> Ends:
+    """The runs that could not be finished, by data set, and what became of them."""
+    ends: Ends = {}
+    for note in sorted(folder.glob(f"*/*/{DIVERGED}")):
+        ends.setdefault(note.parent.parent.name, {})[note.parent.name] = note.read_text().strip()
+    return ends
 
 
 def claims(
@@ -81,6 +91,7 @@ def claims(
             {int(run.config["data"]["clients"]) for runs in panels.values() for run in runs}
         ),
         "runs": held,
+        "diverged": diverged(folder),
         "notes": [*notes, dict(note)],
     }
 
@@ -92,12 +103,12 @@ def check(out: Path) -> list[str]:
     if not folders:
         return [f"{out} holds no figure ({', '.join(FIGURES)})"]
     for folder in folders:
-        panels = read(folder)
-        wrong += _against_claims(folder, panels)
+        panels, ends = read(folder), diverged(folder)
+        wrong += _against_claims(folder, panels, ends)
         for dataset, runs in panels.items():
             for run in runs:
                 wrong += [f"{folder.name}/{dataset}/{_label(run)}: {text}" for text in faults(run)]
-        for name, text in build(folder.name, panels).items():
+        for name, text in build(folder.name, panels, ends).items():
             path = folder / name
             if not path.exists() or path.read_text() != text:
                 wrong.append(f"{path} does not follow from the records")
@@ -106,12 +117,14 @@ def check(out: Path) -> list[str]:
     return wrong
 
 
-def _against_claims(folder: Path, panels: Mapping[str, Sequence[Run]]) -> list[str]:
+def _against_claims(folder: Path, panels: Mapping[str, Sequence[Run]], ends: Ends) -> list[str]:
     path = folder / "claims.json"
     if not path.exists():
         return [f"{path} is missing"]
     wrong = []
     claimed = json.loads(path.read_text())
+    if claimed.get("diverged", {}) != ends:
+        wrong.append(f"{path} does not name the runs that diverged as their folders do")
     for dataset, methods in claimed["runs"].items():
         for method, seeds in methods.items():
             held = [r.config["seed"] for r in panels.get(dataset, []) if r.name == method]
@@ -182,7 +195,10 @@ def _csv(tables: Mapping[str, Sequence[Row]]) -> str:
 
 
 def _markdown(
-    figure: str, panels: Mapping[str, Sequence[Run]], tables: Mapping[str, Sequence[Row]]
+    figure: str,
+    panels: Mapping[str, Sequence[Run]],
+    tables: Mapping[str, Sequence[Row]],
+    ends: Ends,
 ) -> str:
     lines = [f"# {figure}: {describe(figure)}", "", "![accuracy against time](figure.png)", ""]
     lines += [
@@ -205,7 +221,10 @@ def _markdown(
             "|---|---|---|---|" + "---|" * (2 * len(COSTS) + 3),
         ]
         lines += [_markdown_row(row) for row in rows]
-        lines += ["", *findings(dataset, rows), ""]
+        broken = [
+            f"- {label} **diverged**: {text}." for label, text in ends.get(dataset, {}).items()
+        ]
+        lines += ["", *findings(dataset, rows), *broken, ""]
     return "\n".join(lines)
 
 
