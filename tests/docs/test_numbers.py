@@ -21,12 +21,12 @@ def test_the_readmes_numbers_are_those_of_the_results() -> None:
 
 
 def test_the_results_follow_from_their_records(tmp_path: Path) -> None:
-    from srpfl.reproduce.page import build, faults, read
+    from srpfl.reproduce.page import build, diverged, faults, read
 
     for folder in sorted((ROOT / "results").glob("fig*")):
         panels = read(folder)
         assert [text for runs in panels.values() for run in runs for text in faults(run)] == []
-        for name, text in build(folder.name, panels).items():
+        for name, text in build(folder.name, panels, diverged(folder)).items():
             assert (folder / name).read_text() == text, f"{folder.name}/{name}"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from srpfl.cli.play import play_or_resume
 from srpfl.config import Config
+from srpfl.reproduce.grid import finished
 from srpfl.run import Run
 
 COMMUNICATIONS = (0.0, 10.0, 100.0)
@@ -65,7 +66,9 @@ def study(
 
     def played(label: str, seed: int, **special: Any) -> Run:
         config = Config.of({**common, "seed": seed, **special}, source=name)
-        return play_or_resume(config, runs / name / f"{label}-seed{seed}", quiet=quiet)
+        folder = runs / name / f"{label}-seed{seed}"
+        # What is there is summarised anywhere, also without the device that it was trained on.
+        return finished(folder, config) or play_or_resume(config, folder, quiet=quiet)
 
     fedrep = [played("fedrep", seed, method="fedrep") for seed in seeds]
     schedule = [played("srpfl", seed, method="srpfl") for seed in seeds]
