@@ -226,6 +226,25 @@ def test_it_goes_back_when_it_turns_out_to_have_gone_too_far() -> None:
     assert after["account"]["why"] == "fewer answers get as far in less time"
 
 
+def test_everyone_is_heard_in_the_end_though_few_seem_to_do() -> None:
+    """Updates without noise never call for more clients; a round's share of the time does."""
+    times = np.arange(1.0, 17.0)
+    policy = Auto(start=2)
+    memory, spent, waits = policy.begin(16), 0.0, []
+    for _ in range(400):
+        n = memory["wait"]
+        waits.append(n)
+        seen = outcome(np.ones((n, 3)), times=times[:n].tolist(), asked=16)
+        memory = policy.learn(memory, seen)
+        spent += times[n - 1]
+        # Waits beyond the known ones are guessed, and never below the truth here.
+        assert memory["wait"] == 2 or policy.patience * memory["wait"] <= spent
+    assert waits[:25] == [2] * 25
+    assert waits == sorted(waits)
+    assert waits[-1] == 16
+    assert "costs little" in memory["account"]["why"]
+
+
 def test_a_single_answer_is_followed_by_two() -> None:
     policy = Auto(start=1)
     seen = outcome(np.ones((1, 3)), times=[1.0], asked=10)
@@ -265,6 +284,8 @@ def test_wrong_parameters_are_refused() -> None:
         Auto(memory=0.5)
     with pytest.raises(ConfigError, match="margin must be at least 0 and below 1"):
         Auto(margin=1.0)
+    with pytest.raises(ConfigError, match="patience must be at least 1"):
+        Auto(patience=math.nan)
     with pytest.raises(ConfigError, match="waits for 9 clients but only 8"):
         Auto(start=9).begin(8)
 
@@ -313,6 +334,25 @@ def test_in_the_linear_case_it_beats_waiting_for_everyone_and_ends_where_that_en
     assert known is not None
     assert found < 0.5 * known
     assert auto.floor < 1.05 * fedrep.floor
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_answers_may_be_on_a_device() -> None:
+    waits = [
+        [
+            record.wait
+            for record in srpfl.simulate(
+                data=srpfl.data.load("digits", clients=10, partition=srpfl.data.Shards(3), seed=0),
+                model=srpfl.models.MLP(64, (16, 8), classes=10),
+                algorithm=srpfl.FedRep(head_epochs=1),
+                participation=Auto(start=2),
+                rounds=5,
+                device=device,
+            ).rounds
+        ]
+        for device in ("cpu", "cuda")
+    ]
+    assert waits[0] == waits[1]
 
 
 @pytest.mark.parametrize(

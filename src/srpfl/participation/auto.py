@@ -28,7 +28,10 @@ class Auto(Sampling):
     e. ``margin`` is the part of the speed that is given up to hear more clients: fewer are waited
     for only where that is faster by more. The first round, in which nothing is known yet, goes on
     for this part of its length after its ``start`` answers: where everyone is equally fast, or a
-    round costs much beside computing, that is enough to hear everyone.
+    round costs much beside computing, that is enough to hear everyone. ``patience`` is for what
+    the answers of a few clients cannot show, such as that they are learnt by heart: as many are
+    waited for as come within the time so far over ``patience``, so that everyone is heard in the
+    end, and a round that was not needed costs little.
 
     >>> policy = Auto(start=4)
     >>> policy.call(policy.begin(128), round=0, population=128)
@@ -40,6 +43,7 @@ class Auto(Sampling):
     start: int | None = None
     memory: float = 4.0
     margin: float = 0.1
+    patience: float = 30.0
 
     sees_communication: ClassVar[bool] = True
 
@@ -49,6 +53,8 @@ class Auto(Sampling):
             raise ConfigError(f"the memory must be at least 1, not {self.memory}")
         if not 0 <= self.margin < 1:
             raise ConfigError(f"the margin must be at least 0 and below 1, not {self.margin}")
+        if not (math.isfinite(self.patience) and self.patience >= 1):
+            raise ConfigError(f"the patience must be at least 1, not {self.patience}")
 
     def begin(self, population: int) -> Memory:
         super().begin(population)
@@ -83,12 +89,14 @@ class Auto(Sampling):
         arrivals = Arrivals(asked, tracked, **memory.get("arrivals", {})).after(times)
         signal = Signal(**memory.get("signal", {})).after(glance, self.memory)
         place = glance.position + glance.update
-        chosen, account = self.choose(signal, arrivals, place, ranks, communication)
+        spent = memory.get("spent", 0.0) + times[-1] + communication
+        chosen, account = self.choose(signal, arrivals, place, ranks, communication, spent)
         return {
             "wait": chosen,
             "stage": memory["stage"] + (chosen != memory["wait"]),
             "signal": asdict(signal),
             "arrivals": {"gaps": arrivals.gaps, "rounds": arrivals.rounds},
+            "spent": spent,
             "account": account,
         }
 
@@ -99,6 +107,7 @@ class Auto(Sampling):
         position: Vector,
         ranks: Sequence[int],
         communication: float,
+        spent: float,
     ) -> tuple[int, dict[str, Any]]:
         """n for the next round, and why."""
         n, pull = signal.last_answers, signal.pull
@@ -124,6 +133,9 @@ class Auto(Sampling):
             enough = (1 - self.margin) * max(speeds.values())
             chosen = max(wait for wait, speed in speeds.items() if speed >= enough)
             why = _reason(chosen, n, noise=fresh / n, gain=worth * squared)
+        cheap = [wait for wait in ranks if self.patience * duration(wait) <= spent]
+        if cheap and chosen < cheap[-1]:
+            chosen, why = cheap[-1], "so far it took so long that waiting for these costs little"
         account = {
             "signal": squared,
             "noise": signal.variance,
