@@ -155,9 +155,13 @@ def test_a_run_that_diverges_is_a_result_and_not_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grid, "MAML_BETA", 1e9)
+    alone = Panel("fig3", "digits", methods=("hf-maml",), rounds=2, clients=10)
+    assert train(alone, tmp_path) == ([], 1)
+    with pytest.raises(RunFolderError, match="no finished runs; hf-maml-seed0 diverged: client"):
+        write(tmp_path, "fig3", NOTE)
     panel = Panel("fig3", "digits", methods=("hf-maml", "fedavg"), rounds=2, clients=10)
     runs, trained = train(panel, tmp_path)
-    assert ([run.name for run in runs], trained) == (["fedavg"], 2)
+    assert ([run.name for run in runs], trained) == (["fedavg"], 1)
     assert train(panel, tmp_path)[1] == 0
     write(tmp_path, "fig3", NOTE)
     assert "hf-maml-seed0 **diverged**: client" in (tmp_path / "fig3" / "README.md").read_text()

@@ -93,6 +93,9 @@ def reproduce(
         print((out / figure / "table.json").read_text(), end="")
     else:
         print(f"trained {trained} runs; wrote {', '.join(files)} to {out / figure}")
+        for name, ends in paper.diverged(out / figure).items():
+            for run, text in ends.items():
+                print(f"{name}/{run} diverged: {text}")
 
 
 def _train(panels: list[Any], out: Path, **more: Any) -> int:

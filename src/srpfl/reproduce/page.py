@@ -26,7 +26,10 @@ def write(out: Path, figure: str, note: Mapping[str, Any] | None = None) -> list
     folder = out / figure
     panels, ends = read(folder), diverged(folder)
     if not panels:
-        raise RunFolderError(f"{folder} holds no finished runs")
+        broken = [
+            f"; {name} diverged: {why}" for runs in ends.values() for name, why in runs.items()
+        ]
+        raise RunFolderError(f"{folder} holds no finished runs" + "".join(broken))
     files = build(figure, panels, ends)
     if note is not None:
         files["claims.json"] = _dump(claims(figure, panels, folder, note))
