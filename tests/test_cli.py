@@ -193,3 +193,9 @@ def test_reproduce_trains_runs_together(tmp_path: Path) -> None:
     assert done.stdout.startswith("trained 2 runs")
     refused = srpfl(*which, "--together", "0", cwd=tmp_path, fails=True)
     assert refused.stderr.strip() == "srpfl: at least one run is trained at a time, not 0"
+
+
+def test_a_client_keeps_at_most_so_many_points(tmp_path: Path) -> None:
+    srpfl("run", *SMALL, "--per-client", "20", "--out", "few", cwd=tmp_path)
+    dealt = json.loads((tmp_path / "few" / "partition.json").read_text())
+    assert [sum(client) for client in dealt] == [20] * 8

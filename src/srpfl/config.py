@@ -55,6 +55,7 @@ class Config:
         "shards", "how data is dealt out: shards, iid, dirichlet, lognormal, writer, slow-classes"
     )
     shards: int | None = option(None, "classes per client")
+    per_client: int | None = option(None, "the most training points that a client keeps")
     alpha: float = option(0.5, "concentration of the Dirichlet partition")
     sigma: float = option(1.0, "spread of the log-normal partition's sizes")
     augment: bool = option(True, "random crops and flips, where the data set has them")
@@ -180,7 +181,9 @@ def experiment(config: Config) -> dict[str, Any]:
 
 
 def build_data(config: Config, clock: Clock) -> Federated:
-    recipe = config.recipe
+    recipe, per_client = config.recipe, config.per_client
+    if per_client is None and recipe and config.partition == "shards":
+        per_client = recipe.per_client
     clients = config.number("clients", 50)
     return federated_data.load(
         config.data,
@@ -189,7 +192,7 @@ def build_data(config: Config, clock: Clock) -> Federated:
         seed=config.seed,
         data_dir=config.data_dir,
         classes=recipe.classes if recipe and config.partition != "writer" else None,
-        per_client=recipe.per_client if recipe and config.partition == "shards" else None,
+        per_client=per_client,
         augment=config.augment,
     )
 

@@ -168,3 +168,9 @@ def test_a_run_that_diverges_is_a_result_and_not_tried_again(
     assert check(tmp_path) == []
     (tmp_path / "fig3" / "digits" / "hf-maml-seed0" / grid.DIVERGED).unlink()
     assert any("does not name the runs that diverged" in text for text in check(tmp_path))
+
+
+def test_a_small_population_keeps_the_papers_data_per_client() -> None:
+    few, all_of_them = (next(Panel("fig3", "cifar10", clients=n).configs()) for n in (10, None))
+    assert (few.clients, few.per_client) == (10, 500)
+    assert (all_of_them.clients, all_of_them.per_client) == (None, None)

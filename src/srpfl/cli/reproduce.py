@@ -21,7 +21,9 @@ def reproduce(
     methods: Annotated[str | None, typer.Option(help="trainings, such as fedrep,srpfl")] = None,
     seeds: Annotated[int, typer.Option(help="how many seeds")] = 1,
     rounds: Annotated[int, typer.Option(help="rounds per run")] = 150,
-    clients: Annotated[int | None, typer.Option(help="clients (default: 100)")] = None,
+    clients: Annotated[
+        int | None, typer.Option(help="clients (default: 100), with the paper's data each")
+    ] = None,
     out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
     data_dir: Annotated[str | None, typer.Option(help="folder with the data")] = None,
     engine: Annotated[str, typer.Option(help="auto, loop, workers or vectorised")] = "auto",

@@ -45,6 +45,9 @@ ROUNDS, START, EVERY = 150, 10, 10
 # CIFAR-10 in the first one, in float32 and client by client as well), so it learns at the rate of
 # the other methods here.
 MAML_BETA = 0.01
+# Training points per client where there are 100 of them. A smaller population keeps as many, so
+# that a trial with few clients does the same local work.
+POINTS = {"cifar10": 500, "cifar100": 500}
 DIVERGED = "diverged.txt"  # in the folder of a run whose loss became NaN: what happened
 
 
@@ -77,6 +80,7 @@ class Panel:
             method=method,
             data=self.dataset,
             clients=self.clients,
+            per_client=POINTS.get(self.dataset) if self.clients else None,
             rounds=self.rounds,
             seed=seed,
             every=min(EVERY, max(1, self.rounds // 15)),
