@@ -27,6 +27,7 @@ from srpfl.local import SGD, Phase, Plan
 from srpfl.models import MLP, LeNet5
 from srpfl.split import partition, state_of
 
+LITTLE = 0.012  # of the card's memory: 1.7 GiB
 CIFAR = Transform((0.491, 0.482, 0.447), (0.247, 0.243, 0.262), crop=4, flip=True)
 
 
@@ -94,6 +95,8 @@ def replay_ms(engine: VectorisedEngine) -> float:
 
 
 def round_time(data: Pooled, precision: str, profile: Path | None = None) -> dict[str, Any]:
+    gc.collect()
+    torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     engine = VectorisedEngine(LeNet5(classes=10), data, device="cuda", precision=precision)
     jobs = [fedrep_job(LeNet5(classes=10), data.clients, number) for number in range(8)]
@@ -125,7 +128,8 @@ def long_run(data: Pooled, precision: str, rounds: int) -> dict[str, Any]:
 
 
 def seeds_together(data: Pooled, precision: str, seeds: int, rounds: int) -> dict[str, Any]:
-    """Early rounds of several seeds, ten clients each: in turn, and as one cohort."""
+    """Early rounds of several seeds, ten clients each: in turn, and as one cohort. The start of an
+    engine, once for each seed or once for all, is part of it."""
     runs = [
         {
             "data": data,
@@ -146,7 +150,9 @@ def seeds_together(data: Pooled, precision: str, seeds: int, rounds: int) -> dic
         for name, groups in (("in turn", [[run] for run in runs]), ("together", [runs])):
             start = time.perf_counter()
             for group in groups:
-                srpfl.simulate_together(group)
+                for outcome in srpfl.simulate_together(group):
+                    if isinstance(outcome, Exception):
+                        raise outcome
             times[name].append(time.perf_counter() - start)
     kept = {name: found[1:] for name, found in times.items()}
     ratio = statistics.median(a / b for a, b in zip(*kept.values(), strict=True))
@@ -154,7 +160,7 @@ def seeds_together(data: Pooled, precision: str, seeds: int, rounds: int) -> dic
 
 
 def short_of_memory(data: Pooled) -> dict[str, Any]:
-    """The same round with a little of the card's memory: split, and yet the same."""
+    """The same round with a little of the card's memory: split, and the same but for rounding."""
     job = fedrep_job(LeNet5(classes=10), data.clients, 0)
 
     def mean() -> tuple[int, dict[str, torch.Tensor]]:
@@ -167,11 +173,12 @@ def short_of_memory(data: Pooled) -> dict[str, Any]:
     _, plenty = mean()
     gc.collect()
     torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(0.012)
+    torch.cuda.set_per_process_memory_fraction(LITTLE)
     most, little = mean()
     torch.cuda.set_per_process_memory_fraction(1.0)
     apart = max(float((little[n] - mine).norm() / mine.norm()) for n, mine in plenty.items())
-    gib = 0.012 * torch.cuda.get_device_properties(0).total_memory / 2**30
+    assert most < data.clients, "there was enough memory"
+    gib = LITTLE * torch.cuda.get_device_properties(0).total_memory / 2**30
     return {"gib": gib, "clients at once": most, "relative difference": apart}
 
 
@@ -182,7 +189,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=150)
     asked = parser.parse_args()
     parts = asked.parts.split(",")
-    found: dict[str, Any] = {
+    file = asked.out / "h200.json"
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    found |= {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
     }
@@ -190,7 +199,7 @@ def main() -> None:
     def note(name: str, value: Any) -> None:
         found[name] = value
         print(name, json.dumps(value), flush=True)
-        (asked.out / "h200.json").write_text(json.dumps(found, indent=1))
+        file.write_text(json.dumps(found, indent=1))
 
     data = images(100)
     for precision in ("tf32", "bfloat16"):

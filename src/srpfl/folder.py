@@ -73,6 +73,22 @@ class RunFolder:
         # Last, because a folder with a config holds a run.
         checkpoint.write_text(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
 
+    def check_same(self, config: dict[str, Any]) -> None:
+        """Refuse to go on with another run than the folder's. What a folder or its options do not
+        say, because they are older, is taken to be the same."""
+        held = self.config()
+        changed = [
+            key for key, value in held.items() if key != "options" and config.get(key) != value
+        ]
+        options = config.get("options") or {}
+        if any(options.get(name) != value for name, value in (held.get("options") or {}).items()):
+            changed.append("options")
+        if changed:
+            raise RunFolderError(
+                f"{self.path} holds another run (it differs in {', '.join(changed)}): "
+                "choose another folder"
+            )
+
     def config(self) -> dict[str, Any]:
         """What the run was asked to do."""
         try:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from srpfl.errors import DivergedError
+from srpfl.errors import DivergedError, SrpflError
 from srpfl.participation.base import Call, Memory, Outcome, Participation
 from srpfl.randomness import stream
 from srpfl.records import RoundRecord
@@ -189,7 +189,7 @@ def first(
     return counted, counted[-1].time if everyone else end
 
 
-class NoAnswerError(DivergedError):
+class NoAnswerError(SrpflError):
     """A round without a single usable answer."""
 
 

@@ -300,14 +300,7 @@ def _open(
     if not resume:
         folder.create(config, counts)
         return state, parts
-    held = folder.config()
-    # What a folder does not say, because it is older, is taken to be the same.
-    changed = [key for key, value in held.items() if config.get(key) != value]
-    if changed:
-        raise RunFolderError(
-            f"{folder.path} holds another run (it differs in {', '.join(changed)}): "
-            "choose another folder"
-        )
+    folder.check_same(config)
     if counts is not None and folder.counts() not in (None, counts):
         raise RunFolderError(f"{folder.path} holds a run on other data: choose another folder")
     return folder.restore(parts.initial) or (state, parts)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -120,3 +122,30 @@ def test_cifar100_is_lossless(real_data: Path) -> None:
         pixels = np.asarray(Image.open(io.BytesIO(cell["bytes"])))
         assert (data.test_pool.x[row] == pixels.transpose(2, 0, 1)).all()
     assert data.test_pool.y[:50].tolist() == table["fine_label"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("cifar10", ["--shards", "5"]),
+        ("cifar100", ["--shards", "5"]),
+        ("emnist", ["--shards", "5"]),
+        ("femnist", ["--shards", "5"]),
+        ("femnist", ["--partition", "writer"]),
+    ],
+)
+def test_the_command_trains_on_real_images(
+    real_data: Path, kept: Path, tmp_path: Path, name: str, more: list[str]
+) -> None:
+    words = ["run", "--data", name, "--data-dir", str(real_data), "--method", "srpfl", *more]
+    words += ["--clients", "4", "--per-client", "20", "--rounds", "2", "--out", "run"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from srpfl.cli import main; main()", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "SRPFL_CACHE": str(kept), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()) == 2

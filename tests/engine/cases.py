@@ -104,7 +104,7 @@ class Outcome:
     correct: list[int]
 
 
-def play(engine: Engine, case: Case, rounds: int = 2) -> Outcome:
+def play(engine: Engine, case: Case, rounds: int = 3) -> Outcome:
     """Some rounds with other clients in each, then the evaluations."""
     model, algorithm = case.model(), case.algorithm
     clients = len(case.sizes)

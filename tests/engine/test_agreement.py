@@ -54,6 +54,17 @@ def test_small_stacks_agree_with_the_loop(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_workers_agree_with_the_loop(name: str) -> None:
+    case = CASES[name]
+
+    def plain() -> Engine:
+        return LoopEngine(case.model(), case.data(), precision="float64")
+
+    with WorkersEngine(plain, case.data(), workers=2) as engine:
+        check(name, engine)
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_workers_agree_with_the_loop_in_single_precision(name: str) -> None:
     with WorkersEngine(
         lambda: stacked(name, "float32", together=None), CASES[name].data(), workers=2

@@ -67,7 +67,7 @@ def choices(name: str, number: int, **changes: Any) -> dict[str, Any]:
         "data": images(SIZES[number], case.transform, seed=number),
         "model": case.model(),
         "algorithm": replace(case.algorithm, tuning_epochs=1),
-        "rounds": 2,
+        "rounds": 3,
         "evaluate_every": 2,
         "seed": number,
         "engine": "vectorised",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -243,6 +244,20 @@ def test_everyone_is_heard_in_the_end_though_few_seem_to_do() -> None:
     assert waits == sorted(waits)
     assert waits[-1] == 16
     assert "costs little" in memory["account"]["why"]
+
+
+def test_whoever_does_not_answer_is_tried_again_less_and_less_often() -> None:
+    """Sixteen clients are asked, and one of them is never heard."""
+    policy, rng = Auto(start=2), np.random.default_rng(0)
+    memory, waits = policy.begin(16), []
+    for _ in range(400):
+        waits.append(memory["wait"])
+        n = min(15, memory["wait"])
+        seen = outcome(rng.standard_normal((n, 10)), times=[1.0] * n, asked=16)
+        memory = policy.learn(memory, replace(seen, call=Call(ask=16, wait=memory["wait"])))
+    # The time so far doubles between one wait in vain and the next.
+    assert 1 <= waits.count(16) <= 10
+    assert max(waits[300:350]) == 15
 
 
 def test_a_single_answer_is_followed_by_two() -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from srpfl import linear
 from srpfl.clock import DynamicExponential
+from srpfl.errors import RunFolderError
 from srpfl.participation import Auto, Everyone
-from srpfl.studies import auto_linear, auto_plots
+from srpfl.studies import auto_linear, auto_networks, auto_plots
 from srpfl.studies.auto import write_cells
 
 
@@ -65,3 +66,22 @@ def test_a_stopped_study_goes_on_and_is_summed_up_and_drawn(
     auto_plots.draw_waits(rows, tmp_path / "waits.png")
     assert (tmp_path / "ratios.png").exists()
     assert (tmp_path / "waits.png").exists()
+
+
+def test_networks_that_are_there_are_summed_up_anywhere_and_others_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = auto_networks.Setting({"data": "digits", "rounds": 4}, marks=(2,), communications=(0.0,))
+    monkeypatch.setitem(auto_networks.SETTINGS, "few", few)
+    small = {"clients": 6, "head_epochs": 1}
+    played = auto_networks.study("few", tmp_path, seeds=[0], overrides=small)
+    assert played["auto"]["0"]["in FedRep's time"]["all"] > 0
+    # There is no such device here; nothing has to be trained.
+    again = auto_networks.study("few", tmp_path, seeds=[0], overrides={**small, "device": "cuda"})
+    assert again == played
+    with pytest.raises(RunFolderError, match="holds another run"):
+        auto_networks.study("few", tmp_path, seeds=[0], overrides={**small, "lr": 0.5})
+    config = tmp_path / "few" / "auto-C0-seed0" / "config.json"
+    config.write_text(config.read_text().replace('"patience": 30.0', '"patience": 50.0'))
+    with pytest.raises(RunFolderError, match="differs in participation"):
+        auto_networks.study("few", tmp_path, seeds=[0], overrides=small)

@@ -22,7 +22,8 @@ def reproduce(
     seeds: Annotated[int, typer.Option(help="how many seeds")] = 1,
     rounds: Annotated[int, typer.Option(help="rounds per run")] = 150,
     clients: Annotated[
-        int | None, typer.Option(help="clients (default: 100), with the paper's data each")
+        int | None,
+        typer.Option(help="clients (default: 100); few keep 500 images of CIFAR each"),
     ] = None,
     out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
     data_dir: Annotated[str | None, typer.Option(help="folder with the data")] = None,

@@ -13,7 +13,6 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from torch import nn
 
-from srpfl.errors import RunFolderError
 from srpfl.evaluation import summed
 from srpfl.flower.events import Events
 from srpfl.flower.experiment import Build, Experiment, built
@@ -172,12 +171,7 @@ def _open(folder: RunFolder, config: dict[str, Any], state: State) -> State:
     if not (folder.path / CONFIG).exists():
         folder.create(config)
         return state
-    if (before := folder.config()) != config:
-        changed = [key for key in config if before.get(key) != config[key]]
-        raise RunFolderError(
-            f"{folder.path} holds another run (it differs in {', '.join(changed)}): "
-            "choose another folder"
-        )
+    folder.check_same(config)
     found = folder.restore({})
     return found[0] if found else state
 

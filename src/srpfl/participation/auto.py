@@ -85,11 +85,17 @@ class Auto(Sampling):
     ) -> Memory:
         """The memory after a round, from the little that decisions depend on."""
         ranks = choices(checked_start(self.start, asked), asked)
+        spent = memory.get("spent", 0.0) + times[-1] + communication
+        vain = memory.get("vain")
+        if len(times) < memory["wait"]:
+            vain = {"heard": len(times), "until": 2 * spent}
         tracked = sorted({1, *ranks})
         arrivals = Arrivals(asked, tracked, **memory.get("arrivals", {})).after(times)
         signal = Signal(**memory.get("signal", {})).after(glance, self.memory)
         place = glance.position + glance.update
-        spent = memory.get("spent", 0.0) + times[-1] + communication
+        if vain is not None and spent < vain["until"]:
+            # Somebody does not answer: whoever was waited for in vain is tried again later.
+            ranks = [rank for rank in ranks if rank <= vain["heard"]] or ranks[:1]
         chosen, account = self.choose(signal, arrivals, place, ranks, communication, spent)
         return {
             "wait": chosen,
@@ -97,6 +103,7 @@ class Auto(Sampling):
             "signal": asdict(signal),
             "arrivals": {"gaps": arrivals.gaps, "rounds": arrivals.rounds},
             "spent": spent,
+            "vain": vain,
             "account": account,
         }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from srpfl.methods import METHODS
 from srpfl.report.plots import save_figure
 from srpfl.reproduce.summary import COSTS, Curve, curves
 from srpfl.run import Run
@@ -48,8 +49,13 @@ def draw(panels: Mapping[str, Sequence[Run]], path: Path, *, title: str) -> Figu
             if column == 0:
                 panel.set_ylabel("accuracy (%)")
         axes[-1][column].set_xlabel("simulated time")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False)
+    known = {}  # a method may be missing in some column
+    for panel in axes[0]:
+        handles, labels = panel.get_legend_handles_labels()
+        known.update(dict(zip(labels, handles, strict=True)))
+    names = [name for name in METHODS if name in known]
+    legend = [known[name] for name in names]
+    figure.legend(legend, names, loc="outside right center", frameon=False)
     figure.suptitle(title)
     save_figure(figure, path)
     return figure

@@ -57,14 +57,15 @@ def _ahead(by_name: dict[str, Row]) -> list[str]:
     mine = by_name.get("srpfl")
     if mine is None or len(by_name) < 3:
         return []
-    if mine.common_time["0"] is None:
-        return ["srpfl is the first to come to fedrep's accuracy (C = 0): **not shown**."]
+    own = mine.common_time["0"]
     others = {n: r.common_time["0"] for n, r in by_name.items() if n != "srpfl"}
-    faster = [name for name, time in others.items() if time and time < mine.common_time["0"]]
+    faster = [n for n, time in others.items() if time and (own is None or time < own)]
     rivals = [name for name in by_name if name not in ("srpfl", "fedrep")]
     better = [name for name in rivals if by_name[name].final > mine.final]
     return [
-        f"srpfl is the first to come to fedrep's accuracy (C = 0): {_verdict(not faster)}"
+        "srpfl is the first to come to fedrep's accuracy (C = 0): **not shown**."
+        if own is None and not faster
+        else f"srpfl is the first to come to fedrep's accuracy (C = 0): {_verdict(not faster)}"
         + (f", {', '.join(faster)} came before it." if faster else "."),
         f"srpfl ends above all others but its twin: {_verdict(not better)}"
         + (f", {', '.join(better)} ended above it." if better else "."),

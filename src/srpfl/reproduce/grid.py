@@ -147,7 +147,8 @@ def train(
             if isinstance(outcome, Run):
                 runs[folder] = outcome
             elif isinstance(outcome, DivergedError):
-                write_text(folder / DIVERGED, f"{outcome}\n")
+                advice = "delete this folder to try again"
+                write_text(folder / DIVERGED, f"{outcome}; {advice}\n")
             else:
                 continue
             drop_weights(folder)

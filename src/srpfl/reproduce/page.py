@@ -70,7 +70,8 @@ def diverged(folder: Path) -> Ends:
     """The runs that could not be finished, by data set, and what became of them."""
     ends: Ends = {}
     for note in sorted(folder.glob(f"*/*/{DIVERGED}")):
-        ends.setdefault(note.parent.parent.name, {})[note.parent.name] = note.read_text().strip()
+        why, *_ = note.read_text().strip().split(":")  # what to do about it is for whoever ran it
+        ends.setdefault(note.parent.parent.name, {})[note.parent.name] = why
     return ends
 
 
@@ -108,6 +109,8 @@ def check(out: Path) -> list[str]:
     for folder in folders:
         panels, ends = read(folder), diverged(folder)
         wrong += _against_claims(folder, panels, ends)
+        if not panels:
+            wrong.append(f"{folder} holds no finished runs")
         for dataset, runs in panels.items():
             for run in runs:
                 wrong += [f"{folder.name}/{dataset}/{_label(run)}: {text}" for text in faults(run)]
@@ -116,7 +119,8 @@ def check(out: Path) -> list[str]:
             if not path.exists() or path.read_text() != text:
                 wrong.append(f"{path} does not follow from the records")
                 write_text(path, text)
-        draw(panels, folder / "figure.png", title=describe(folder.name))
+        if panels:
+            draw(panels, folder / "figure.png", title=describe(folder.name))
     return wrong
 
 
@@ -211,6 +215,8 @@ def _markdown(
         "fedrep's.",
         "",
     ]
+    for dataset in ends.keys() - tables.keys():
+        lines += [f"## {dataset}", "", *_broken(ends[dataset]), ""]
     for dataset, rows in tables.items():
         clients = panels[dataset][0].config["data"]["clients"]
         lines += [
@@ -224,11 +230,12 @@ def _markdown(
             "|---|---|---|---|" + "---|" * (2 * len(COSTS) + 3),
         ]
         lines += [_markdown_row(row) for row in rows]
-        broken = [
-            f"- {label} **diverged**: {text}." for label, text in ends.get(dataset, {}).items()
-        ]
-        lines += ["", *findings(dataset, rows), *broken, ""]
+        lines += ["", *findings(dataset, rows), *_broken(ends.get(dataset, {})), ""]
     return "\n".join(lines)
+
+
+def _broken(ends: Mapping[str, str]) -> list[str]:
+    return [f"- {label} **diverged**: {text}." for label, text in ends.items()]
 
 
 def _markdown_row(row: Row) -> str:

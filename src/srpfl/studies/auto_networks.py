@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from srpfl.cli.play import play_or_resume
-from srpfl.config import Config
+from srpfl.config import Config, build_participation
+from srpfl.methods import METHODS
 from srpfl.reproduce.grid import finished
 from srpfl.run import Run
+from srpfl.simulation import describe
 
 COMMUNICATIONS = (0.0, 10.0, 100.0)
 # Where communication is free, Auto takes more and shorter rounds: it is given so many times the
 # rounds of the others, and is judged by time like them.
 MORE_ROUNDS = 2.5
+PLACES = ("data_dir", "engine", "device")  # options that say where a run is played, not which
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,9 @@ def study(
     def played(label: str, seed: int, **special: Any) -> Run:
         config = Config.of({**common, "seed": seed, **special}, source=name)
         folder = runs / name / f"{label}-seed{seed}"
+        run = finished(folder, config)
         # What is there is summarised anywhere, also without the device that it was trained on.
-        return finished(folder, config) or play_or_resume(config, folder, quiet=quiet)
+        return run if run and _is(run, config) else play_or_resume(config, folder, quiet=quiet)
 
     fedrep = [played("fedrep", seed, method="fedrep") for seed in seeds]
     schedule = [played("srpfl", seed, method="srpfl") for seed in seeds]
@@ -81,6 +85,15 @@ def study(
         for cost in setting.communications
     }  # fmt: skip
     return summary(setting, fedrep, schedule, auto)
+
+
+def _is(run: Run, config: Config) -> bool:
+    """Whether this is the run that the config asks for, wherever it was played."""
+    asked, held = asdict(config), run.config["options"]
+    policy = describe(build_participation(config, METHODS[config.method].participation))
+    return run.config["participation"] == policy and all(
+        asked.get(name) == value for name, value in held.items() if name not in PLACES
+    )
 
 
 def summary(
@@ -109,6 +122,9 @@ def summary(
             "times": times,
             "final": fmean(_final(run) for run in runs),
             "slow": _slow(runs) if setting.slow else None,
+            "in FedRep's time": _in_the_time_of(fedrep, runs, cost),
+            "curve": [[point.round, point.mean] for point in runs[0].accuracy],
+            "losses": [round(record.loss, 4) for record in runs[0].rounds],
             "waits": [[record.wait for record in run.rounds] for run in runs],
             "decisions": [record.decision for record in runs[0].rounds],
         }
@@ -149,6 +165,26 @@ LAST = 5  # final accuracy is the mean of the last so many evaluations
 
 def _final(run: Run) -> float:
     return fmean(point.mean for point in run.accuracy[-LAST:])
+
+
+def _in_the_time_of(others: Sequence[Run], runs: Sequence[Run], cost: float) -> dict[str, float]:
+    """The accuracy that runs have come to when the others of the same seeds are over: of all
+    clients, and of the slowest fifth."""
+    last = [
+        [
+            record
+            for record in run.evaluations
+            if record.kind == run.config["headline"] and record.time(cost) <= other.time(cost)
+        ][-1]
+        for run, other in zip(runs, others, strict=True)
+    ]
+    return {
+        "all": fmean(record.accuracy for record in last),
+        "slow": fmean(
+            fmean(record.clients[client] for client in _slowest(run))
+            for run, record in zip(runs, last, strict=True)
+        ),
+    }
 
 
 def _slow(runs: Sequence[Run]) -> float:
