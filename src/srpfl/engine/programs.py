@@ -13,7 +13,17 @@ from torch import Tensor
 from srpfl.engine.graphs import CapturedSteps
 from srpfl.engine.heads import fits_kernel, train_heads
 from srpfl.engine.precision import Precision
-from srpfl.engine.steps import Batch, Carried, advance, copy_all, filled, flat, take_step, traced
+from srpfl.engine.steps import (
+    Batch,
+    Carried,
+    advance,
+    called_quickly,
+    copy_all,
+    filled,
+    flat,
+    take_step,
+    traced,
+)
 from srpfl.engine.task import Task
 from srpfl.engine.updates import takes_factors, update_in_place, with_factors
 from srpfl.split import Params
@@ -88,7 +98,7 @@ class TracedSteps:
         self, task: Task, carried: Carried, frozen: Params, common: Params, batch: Batch
     ) -> None:
         step = partial(advance if task.ragged else take_step, task.problem, task.rule)
-        self.program = traced(step, carried, frozen, common, batch)
+        self.program = called_quickly(traced(step, carried, frozen, common, batch))
 
     def run(self, carried: Carried, fixed: list[Tensor], batches: Batch) -> Tensor:
         now, losses = flat(carried), []
@@ -111,6 +121,7 @@ class FusedSteps:
         self.split = [False] * len(carried.params)
         if takes_factors(task.rule):
             self.split = with_factors(self.program, len(carried.params))
+        called_quickly(self.program)
 
     def run(self, carried: Carried, fixed: list[Tensor], batches: Batch) -> Tensor:
         params, losses = flat(carried.params), []
