@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from command import srpfl
 from srpfl.methods import METHODS
 
 SMALL = ["--data", "digits", "--clients", "8", "--rounds", "2", "--evaluate-every", "2"]
-
-
-def srpfl(*arguments: str, cwd: Path, fails: bool = False) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from srpfl.cli import main; main()", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert "Traceback" not in done.stderr
-    assert (done.returncode != 0) == fails, done.stderr
-    return done
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -199,3 +183,14 @@ def test_a_client_keeps_at_most_so_many_points(tmp_path: Path) -> None:
     srpfl("run", *SMALL, "--per-client", "20", "--out", "few", cwd=tmp_path)
     dealt = json.loads((tmp_path / "few" / "partition.json").read_text())
     assert [sum(client) for client in dealt] == [20] * 8
+
+
+def test_a_run_that_is_older_than_an_option_goes_on(tmp_path: Path) -> None:
+    srpfl("run", *SMALL, "--out", "run", cwd=tmp_path)
+    whole = (tmp_path / "run" / "rounds.jsonl").read_bytes()
+    file = tmp_path / "run" / "config.json"
+    config = json.loads(file.read_text())
+    del config["options"]["per_client"]
+    file.write_text(json.dumps(config))
+    srpfl("run", "--resume", "run", cwd=tmp_path)
+    assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == whole

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from command import srpfl
 from srpfl.data import IID, Pooled, Shards, Writers, counts, load
 
 
@@ -135,17 +134,9 @@ def test_cifar100_is_lossless(real_data: Path) -> None:
     ],
 )
 def test_the_command_trains_on_real_images(
-    real_data: Path, kept: Path, tmp_path: Path, name: str, more: list[str]
+    real_data: Path, tmp_path: Path, name: str, more: list[str]
 ) -> None:
     words = ["run", "--data", name, "--data-dir", str(real_data), "--method", "srpfl", *more]
     words += ["--clients", "4", "--per-client", "20", "--rounds", "2", "--out", "run"]
-    done = subprocess.run(
-        [sys.executable, "-c", "from srpfl.cli import main; main()", *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "SRPFL_CACHE": str(kept), "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    srpfl(*words, cwd=tmp_path)
     assert len((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()) == 2

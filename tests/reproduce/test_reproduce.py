@@ -174,3 +174,19 @@ def test_a_small_population_keeps_the_papers_data_per_client() -> None:
     few, all_of_them = (next(Panel("fig3", "cifar10", clients=n).configs()) for n in (10, None))
     assert (few.clients, few.per_client) == (10, 500)
     assert (all_of_them.clients, all_of_them.per_client) == (None, None)
+
+
+def test_data_sets_of_which_no_run_is_left_are_named_too(tmp_path: Path, results: Path) -> None:
+    shutil.copytree(
+        results / "fig3" / "digits" / "fedavg-seed0", tmp_path / "fig3/digits/fedavg-seed0"
+    )
+    for name in ("beta", "alpha"):
+        broken = tmp_path / "fig3" / name / "hf-maml-seed0"
+        broken.mkdir(parents=True)
+        (broken / grid.DIVERGED).write_text("client 1 came to loss nan in round 1: try again\n")
+    write(tmp_path, "fig3", NOTE)
+    text = (tmp_path / "fig3" / "README.md").read_text()
+    assert text.index("## alpha") < text.index("## beta") < text.index("## digits")
+    assert check(tmp_path) == []
+    shutil.rmtree(tmp_path / "fig3" / "digits")
+    assert any("holds no finished runs" in fault for fault in check(tmp_path))

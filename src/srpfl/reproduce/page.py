@@ -215,7 +215,7 @@ def _markdown(
         "fedrep's.",
         "",
     ]
-    for dataset in ends.keys() - tables.keys():
+    for dataset in sorted(ends.keys() - tables.keys()):
         lines += [f"## {dataset}", "", *_broken(ends[dataset]), ""]
     for dataset, rows in tables.items():
         clients = panels[dataset][0].config["data"]["clients"]
