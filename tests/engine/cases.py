@@ -45,6 +45,13 @@ def lenet(dropout: float = 0.0) -> nn.Module:
     return LeNet5(classes=CLASSES, size=16, conv=(4, 6), linear=(12, 8), dropout=dropout)
 
 
+def mlp_with_dropout() -> nn.Module:
+    torch.manual_seed(1)
+    first = nn.Linear(3 * 16 * 16, 8, bias=False)
+    rest = (nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, CLASSES))
+    return nn.Sequential(nn.Flatten(), first, *rest)
+
+
 AUGMENT = Transform(mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.2), crop=2, flip=True)
 
 
@@ -71,6 +78,9 @@ fedrep = FedRep(head_epochs=2, body_epochs=1, batch_size=5)
 CASES = {
     "fedavg": Case(mlp, FedAvg(epochs=2, batch_size=5)),
     "fedavg-equal": Case(mlp, FedAvg(epochs=2, batch_size=5), EQUAL),
+    # Few samples train the first layer in their span, many do not.
+    "fedavg-few-and-many": Case(mlp, FedAvg(batch_size=50), (420, 12, 31, 500)),
+    "fedavg-dropout": Case(mlp_with_dropout, FedAvg(epochs=2, batch_size=5)),
     "fedavg-lenet": Case(lenet, FedAvg(batch_size=5)),
     "fedavg-steps": Case(mlp, FedAvg(epochs=None, steps=7, batch_size=5)),
     "fedavg-adam": Case(mlp, FedAvg(epochs=2, batch_size=5, rule=Adam(lr=0.01))),

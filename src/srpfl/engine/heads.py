@@ -42,7 +42,7 @@ def without_head(model: nn.Module, head: str, probe: Tensor) -> nn.Module | None
     layer = model.get_submodule(head)
     body = copy.deepcopy(model)
     body.set_submodule(head, nn.Identity())
-    if _shared_elsewhere(model, layer):
+    if shared_elsewhere(model, layer):
         return None
     hook = layer.register_forward_hook(note)
     try:
@@ -101,8 +101,8 @@ def train_heads(task: Task, carried: Carried, batches: Batch, precision: Precisi
     return losses[None]
 
 
-def _shared_elsewhere(model: nn.Module, layer: nn.Module) -> bool:
-    """Whether the head's parameters are used under another name too (tied weights)."""
+def shared_elsewhere(model: nn.Module, layer: nn.Module) -> bool:
+    """Whether a layer's parameters are used under another name too (tied weights)."""
     own = {id(parameter) for parameter in layer.parameters()}
     every = [p for _, p in model.named_parameters(remove_duplicate=False) if id(p) in own]
     return len(every) != len(own)

@@ -29,8 +29,9 @@ from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.precision import Precision, called
 from srpfl.engine.programs import Programs
 from srpfl.engine.schedule import Order, Schedule
+from srpfl.engine.span import FirstLayer, Once, Span, first_layer, spans
 from srpfl.engine.stackable import check_stackable
-from srpfl.engine.steps import Batch, Carried, Problem, filled, flat, owned
+from srpfl.engine.steps import Batch, Carried, Problem, copy_all, filled, flat
 from srpfl.engine.store import Held, Part, Store
 from srpfl.engine.task import Task
 from srpfl.engine.threads import one_thread
@@ -92,6 +93,7 @@ class VectorisedEngine:
             self.in_pass = min(40_000, memory >> 19)
             self.in_block = min(2 << 30, memory >> 4)
         self._views: dict[str, View | None] = {}  # by the head's name
+        self._first: list[FirstLayer | None] | None = None  # found out when it is first wanted
         self._whole = View(Problem(self._forward, loss, tuple(key_names(self.model))))
 
     def train(self, job: Job) -> list[Local]:
@@ -236,35 +238,77 @@ class VectorisedEngine:
             cohort.spread(list(common))
             common = {}
         frozen = {n: v for n, v in cohort.stack.items() if n not in start.params}
+        stacks = self._stacks(cohort, self._first_layer(cohort, view, start.params), start.params)
         self.model.train()
         once = None
         if view.body is not None and not self.data.transform.augments and not key_names(view.body):
             runs = np.repeat(cohort.runs, cohort.held.sizes)
-            once = self._features_by_run(view.body, cohort, runs, _all(cohort.held))
-        carried = owned(start)
+            once = Once(self._features_by_run(view.body, cohort, runs, _all(cohort.held)))
+        carried: Carried = filled(start, [_room(tensor) for tensor in flat(start)])
         sums: list[Tensor] = []
-        count = len(cohort.members)
-        size = self._stack_size(start.params)
-        for rows in np.array_split(np.arange(count), -(-count // size)):
-            first, last = int(rows[0]), int(rows[-1]) + 1
+        for first, last, layer in stacks:
+            before, after = (_rows(some, first, last) for some in (start, carried))
+            problem, span = view.problem, None
+            if layer is None:
+                now = after
+                copy_all(now, before)
+            else:
+                span = self._span(layer, cohort.held, before.params[layer.weight], first, last)
+                now, problem, once = span.enter(before), layer.problem, span.once
             total = schedule.steps.new_zeros(last - first, dtype=self.precision.kept)
             for order in schedule.orders(first, last, self._steps_at_once(cohort, last - first)):
                 active = len(order.rows)
                 batches = self._batches(cohort, view, order, once)
-                now = _rows(carried, first, first + active)
                 own = {n: v[first : first + active] for n, v in frozen.items()}
-                task = Task(view.problem, cohort.plan.rule, order.ragged)
-                total[:active] += self.programs.run(task, now, own, common, batches).sum(0)
+                task = Task(problem, cohort.plan.rule, order.ragged)
+                going = _rows(now, 0, active)
+                total[:active] += self.programs.run(task, going, own, common, batches).sum(0)
+            if span is not None:
+                span.leave(now, after)
             sums.append(total)
         return carried, torch.cat(sums)
 
-    def _batches(self, cohort: Cohort, view: View, order: Order, once: Tensor | None) -> Batch:
+    def _stacks(
+        self, cohort: Cohort, layer: FirstLayer | None, params: Params
+    ) -> Iterator[tuple[int, int, FirstLayer | None]]:
+        """The cohort cut into stacks: from which client to which, and the first layer if it is
+        trained in the span of their samples."""
+        count, sizes = len(cohort.members), cohort.held.sizes
+        large = count if layer is None else sum(not layer.pays(int(size)) for size in sizes)
+        for start, end, own in ((0, large, None), (large, count, layer)):
+            if start < end:
+                kept = params if own is None else own.instead(params, int(sizes[start]))
+                parts = -(-(end - start) // self._stack_size(kept))
+                for rows in np.array_split(np.arange(start, end), parts):
+                    yield int(rows[0]), int(rows[-1]) + 1, own
+
+    def _first_layer(self, cohort: Cohort, view: View, params: Params) -> FirstLayer | None:
+        """The first layer if it can be trained in the span of the samples."""
+        exact = self.precision.computed == self.precision.kept
+        if view is not self._whole or self.data.transform.augments or not exact:
+            return None
+        if self._first is None:
+            probe = self.data.transform.prepare(cohort.held.x[:2], self.precision.kept)
+            self._first = [first_layer(self.model, view.problem, probe)]
+        [layer] = self._first
+        if layer is None or layer.weight not in params or not spans(cohort.plan.rule):
+            return None
+        begun = any(layer.weight in values for values in cohort.moments.values())
+        return None if begun else layer
+
+    def _span(self, layer: FirstLayer, held: Held, weight: Tensor, first: int, last: int) -> Span:
+        start, sizes = int(held.starts[first]), held.sizes[first:last]
+        index = torch.arange(start, start + int(sizes.sum()), device=self.device)
+        x = self._inputs(held.x, index).flatten(1)
+        return Span.of(layer, weight, x, sizes.tolist(), start)
+
+    def _batches(self, cohort: Cohort, view: View, order: Order, once: Once | None) -> Batch:
         """The inputs of several steps, steps first, through the common body if there is one."""
         index = order.index.flatten()
         moves = None if order.augment is None else order.augment.flatten(0, 2)
         y = cohort.held.y[index].reshape(order.index.shape)
         if once is not None:
-            x = once[index]
+            x = once.at(index)
         elif view.body is not None:
             steps, _, width = order.index.shape
             runs = np.tile(cohort.runs[order.rows], steps)
@@ -474,3 +518,8 @@ def _columns(
 def _rows(carried: Carried, first: int, last: int) -> Carried:
     rows: Carried = filled(carried, [tensor[first:last] for tensor in flat(carried)])
     return rows
+
+
+def _room(tensor: Tensor) -> Tensor:
+    """Memory of its own for it: a stack may be one tensor seen many times."""
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)

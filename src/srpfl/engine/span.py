@@ -1,0 +1,221 @@
+"""A first layer that is trained without its weights, in the span of a client's own samples.
+
+A step adds to the weights of a linear layer a product of gradients and inputs. Where the inputs are
+the samples X themselves, the weights are c·W₀ + Aᵀ·X at any time, with a row of A for each sample
+and a number c that falls with weight decay. A step then needs from X only its inner products, which
+are computed once, and it changes A, which is much smaller than W as long as a client has far fewer
+samples than a sample has numbers. The arithmetic is the same, in another order.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from srpfl.engine.heads import shared_elsewhere
+from srpfl.engine.precision import called
+from srpfl.engine.steps import Batch, Carried, Problem
+from srpfl.local import SGD, HessianFreeMAML, Rule
+from srpfl.split import Params
+
+LINEAR = (SGD, HessianFreeMAML)  # rules that do to sums of gradients what they do to the gradients
+PAYS = 2  # how many times fewer samples than inputs a client must have; measured
+SUMS = "sums of the first layer"
+
+
+@dataclass(frozen=True)
+class FirstLayer:
+    """A model of which the first thing is a linear layer on the flat inputs."""
+
+    weight: str  # its name
+    inputs: int
+    outputs: int
+    problem: SpannedProblem
+
+    @property
+    def scale(self) -> str:
+        return self.problem.scale
+
+    def pays(self, samples: int) -> bool:
+        return padded(samples) * PAYS <= self.inputs
+
+    def instead(self, params: Params, samples: int) -> Params:
+        """Parameters of a stack, with coefficients of that many samples for the weights."""
+        weight = params[self.weight]
+        return {**params, self.weight: weight.new_empty(1, padded(samples), self.outputs)}
+
+
+@dataclass(frozen=True)
+class SpannedProblem(Problem):
+    """The gradient of a stack of clients by the coefficients A and c of the first layer's weights.
+
+    A sample is its row of the unit matrix, its inner products with all samples, and W₀ times it.
+    """
+
+    weight: str = ""
+
+    @property
+    def scale(self) -> str:
+        return f"{self.weight}.scale"
+
+    def losses_and_gradient(
+        self, params: Params, frozen: Params, common: Params, batch: Batch
+    ) -> tuple[Tensor, Params]:
+        own = dict(params)
+        coefficients, scale = own.pop(self.weight), own.pop(self.scale)
+        samples, outputs = coefficients.shape[1:]
+        chosen, products, before = torch.split(batch.x, [samples, samples, outputs], 2)
+        own[SUMS] = torch.baddbmm(before * scale, products, coefficients)
+        losses, grads = super().losses_and_gradient(own, frozen, common, batch)
+        grads[self.weight] = torch.bmm(chosen.mT, grads.pop(SUMS))
+        grads[self.scale] = torch.zeros_like(scale)
+        return losses, {name: grads[name] for name in params}
+
+
+class Once(NamedTuple):
+    """What is computed of samples once, for all steps of a phase."""
+
+    rows: Tensor  # of consecutive samples
+    offset: int = 0  # the place of the first of them among those that are held
+
+    def at(self, index: Tensor) -> Tensor:
+        """Those at the places; padding, which is at place 0, may see any."""
+        return self.rows[(index - self.offset).clamp(min=0)]
+
+
+class Span(NamedTuple):
+    """What stays the same of some clients' first layers during a phase."""
+
+    first: FirstLayer
+    x: Tensor  # clients x samples x inputs, zeros where a client has no more
+    weight: Tensor  # clients x outputs x inputs: W₀
+    once: Once  # what :class:`SpannedProblem` sees of the samples
+
+    @classmethod
+    def of(
+        cls, first: FirstLayer, weight: Tensor, x: Tensor, sizes: list[int], offset: int
+    ) -> Span:
+        """For clients with these many samples each of ``x``, which is all of theirs in turn."""
+        most = padded(max(sizes))
+        stacked = torch.stack(
+            [F.pad(own, (0, 0, 0, most - len(own))) for own in torch.split(x, sizes)]
+        )
+        unit = torch.eye(most, dtype=x.dtype, device=x.device).expand(len(sizes), -1, -1)
+        products, before = torch.bmm(stacked, stacked.mT), torch.bmm(stacked, weight.mT)
+        rows = torch.cat([unit, products, before], 2)
+        theirs = torch.cat([own[:size] for own, size in zip(rows, sizes, strict=True)])
+        return cls(first, stacked, weight, Once(theirs, offset))
+
+    def enter(self, given: Carried) -> Carried:
+        """With coefficients, of W₀ itself, instead of the weights."""
+        clients, samples, _ = self.x.shape
+
+        def replaced(params: Params, scale: float) -> Params:
+            rest = {n: v.clone() for n, v in params.items() if n != self.first.weight}
+            rest[self.first.weight] = self.x.new_zeros(clients, samples, self.first.outputs)
+            rest[self.first.scale] = self.x.new_full((clients, 1, 1), scale)
+            return rest
+
+        moments = {slot: replaced(values, 0.0) for slot, values in given.moments.items()}
+        return Carried(replaced(given.params, 1.0), moments)
+
+    def leave(self, carried: Carried, to: Carried) -> None:
+        """Write all of it, with weights instead of coefficients."""
+        pairs = [(carried.params, to.params)]
+        pairs += [(values, to.moments[slot]) for slot, values in carried.moments.items()]
+        for params, places in pairs:
+            for name, place in places.items():
+                if name != self.first.weight:
+                    place.copy_(params[name])
+            place = places[self.first.weight]
+            torch.mul(self.weight, params[self.first.scale], out=place)
+            place.baddbmm_(params[self.first.weight].mT, self.x)
+
+
+def spans(rule: Rule) -> bool:
+    """Whether the rule keeps weights in the span."""
+    return type(rule) in LINEAR
+
+
+def padded(samples: int) -> int:
+    """So many rows of coefficients, so that there are few different shapes.
+
+    >>> [padded(count) for count in (5, 64, 75, 130)]
+    [16, 64, 80, 160]
+    """
+    step = max(16, 1 << max(0, (samples - 1).bit_length() - 3))
+    return -(-samples // step) * step
+
+
+def first_layer(model: nn.Module, problem: Problem, probe: Tensor) -> FirstLayer | None:
+    """The model's first layer, or None where it does not begin with a linear one.
+
+    Tried out on a few inputs, so it holds for models of any make: the layer must see the inputs as
+    they are, and the model must do nothing else with them.
+    """
+    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+
+    def note(module: nn.Module, inputs: Sequence[Any], output: Tensor) -> None:
+        calls.append((module, inputs[0], output))
+
+    leaves = [module for module in model.modules() if not list(module.children())]
+    hooks = [leaf.register_forward_hook(note) for leaf in leaves]
+    model.eval()
+    try:
+        with torch.no_grad():
+            outputs = model(probe)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    seen = [call for call in calls if not isinstance(call[0], nn.Flatten | nn.Identity)]
+    layer, x, sums = seen[0] if seen else (None, None, None)
+    if not isinstance(layer, nn.Linear) or shared_elsewhere(model, layer):
+        return None
+    assert x is not None
+    assert sums is not None
+    alone = sum(call[0] is layer for call in calls) == 1
+    raw = x.ndim == 2 and x.numel() == probe.numel() and x.data_ptr() == probe.data_ptr()
+    name = next(name for name, module in model.named_modules() if module is layer)
+    if not (alone and raw and name and _is_all(model, name, sums, outputs)):
+        return None
+    rest = copy.deepcopy(model)
+    rest.set_submodule(name, _Shift(layer.bias))
+    rest.train()
+    forward = called(rest)
+
+    def from_sums(params: Params, _x: Tensor) -> Tensor:
+        params = dict(params)
+        return forward(params, params.pop(SUMS))
+
+    weight = f"{name}.weight"
+    spanned = SpannedProblem(from_sums, problem.loss, problem.keys, weight=weight)
+    return FirstLayer(weight, layer.in_features, layer.out_features, spanned)
+
+
+def _is_all(model: nn.Module, layer: str, sums: Tensor, outputs: Tensor) -> bool:
+    """Whether the model sees nothing of its inputs but that layer's sums."""
+    rest = copy.deepcopy(model)
+    rest.set_submodule(layer, nn.Identity())
+    try:
+        with torch.no_grad():
+            return torch.equal(rest(sums), outputs)
+    except Exception:  # it asks for inputs of another shape, in whatever way
+        return False
+
+
+class _Shift(nn.Module):
+    """What is left of the layer: its bias."""
+
+    def __init__(self, bias: nn.Parameter | None) -> None:
+        super().__init__()
+        self.register_parameter("bias", bias)
+        self.bias: Tensor | None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if self.bias is None else x + self.bias

@@ -1,0 +1,101 @@
+"""Which first layers are trained in the span of the samples, and that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from srpfl.engine import span
+from srpfl.engine.base import cross_entropy
+from srpfl.engine.dropout import with_keyed_dropout
+from srpfl.engine.precision import called
+from srpfl.engine.span import Span, first_layer
+from srpfl.engine.steps import Problem
+from srpfl.engine.vectorised import VectorisedEngine
+
+from .cases import CASES, lenet, mlp, mlp_with_dropout, play
+
+
+class Twice(nn.Module):
+    """Uses its inputs, or its first layer, in a second place too."""
+
+    def __init__(self, again: Callable[[nn.Linear, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.last, self.again = nn.Linear(768, 768), nn.Linear(768, 4), again
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        logits: Tensor = self.last(self.again(self.first, x, self.first(x)))
+        return logits
+
+
+class Reshaped(nn.Module):
+    """Asks for its inputs in one shape only."""
+
+    def __init__(self, prepare: Callable[[Tensor], Tensor] = lambda x: x) -> None:
+        super().__init__()
+        self.first, self.prepare = nn.Linear(768, 4), prepare
+
+    def forward(self, x: Tensor) -> Tensor:
+        sums: Tensor = self.first(self.prepare(x).reshape(-1, 3 * 16 * 16))
+        return sums
+
+
+def tied() -> nn.Module:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(768, 768), nn.Linear(768, 768))
+    model[2].weight = model[1].weight
+    return model
+
+
+def found(model: nn.Module) -> str | None:
+    torch.manual_seed(0)
+    model = with_keyed_dropout(model)
+    problem = Problem(called(model), cross_entropy)
+    layer = first_layer(model, problem, torch.randn(2, 3, 16, 16))
+    return layer and layer.weight
+
+
+@pytest.mark.parametrize(
+    ("model", "weight"),
+    [
+        (mlp(), "fc1.weight"),
+        (mlp_with_dropout(), "1.weight"),
+        (Twice(lambda _first, _x, sums: sums.relu()), "first.weight"),
+        (lenet(), None),
+        (Twice(lambda _first, x, sums: sums + x), None),
+        (Twice(lambda first, _x, sums: first(sums)), None),
+        (Reshaped(), None),
+        (Reshaped(lambda x: x / 2), None),
+        (Reshaped(lambda x: x.flip(-1)), None),
+        (nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(768, 4)), None),
+        (tied(), None),
+        (nn.Linear(16, 4), None),
+    ],
+)
+def test_the_first_layer_is_known_by_what_it_does(model: nn.Module, weight: str | None) -> None:
+    assert found(model) == weight
+
+
+@pytest.mark.parametrize(
+    ("name", "used"),
+    [("fedrep", True), ("hf-maml", True), ("fedavg-few-and-many", True), ("fedavg-adam", False)],
+)
+def test_it_is_trained_in_the_span_where_that_pays(
+    monkeypatch: pytest.MonkeyPatch, name: str, used: bool
+) -> None:
+    sizes: list[int] = []
+    original = Span.of
+
+    def noted(*given: Any) -> Span:
+        sizes.extend(given[3])
+        return original(*given)
+
+    monkeypatch.setattr(Span, "of", noted)
+    case = CASES[name]
+    play(VectorisedEngine(case.model(), case.data()), case)
+    assert bool(sizes) == used
+    assert all(size * span.PAYS <= 768 for size in sizes)
