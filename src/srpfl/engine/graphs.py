@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -30,13 +31,13 @@ class CapturedSteps:
             ],
         )
         # Kernels are built and libraries set up outside of the capture.
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side = _side_stream(torch.cuda.current_device())
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             self._step(0)
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
-        with _no_collection(), torch.cuda.graph(self.graph):
+        with _no_collection(), torch.cuda.graph(self.graph, stream=side):
             self.losses = self._steps()
 
     def begin(self, carried: Carried, frozen: Params, common: Params) -> None:
@@ -69,6 +70,12 @@ class CapturedSteps:
         with torch.no_grad():
             for place, tensor in zip(to, given, strict=True):
                 place.copy_(tensor)
+
+
+@cache
+def _side_stream(_device: int) -> torch.cuda.Stream:
+    """One for all: libraries hold memory for every stream that they have seen, for good."""
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
 
 @contextmanager
