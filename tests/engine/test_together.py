@@ -21,6 +21,7 @@ from srpfl.data.base import Pooled, Samples
 from srpfl.data.joined import Joined
 from srpfl.engine import draws, vectorised
 from srpfl.engine.cohort import Cohort
+from srpfl.engine.features import Passes
 from srpfl.engine.loop import LoopEngine
 from srpfl.engine.programs import Programs
 from srpfl.engine.vectorised import VectorisedEngine
@@ -152,12 +153,12 @@ def first_runs_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def first_runs_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = VectorisedEngine._features_by_run
+    original = Passes.features_by_run
 
     def same(self: Any, body: Any, cohort: Cohort, runs: Any, *rest: Any) -> torch.Tensor:
         return original(self, body, cohort, np.zeros_like(runs), *rest)
 
-    monkeypatch.setattr(VectorisedEngine, "_features_by_run", same)
+    monkeypatch.setattr(Passes, "features_by_run", same)
 
 
 def first_runs_weights(monkeypatch: pytest.MonkeyPatch) -> None:

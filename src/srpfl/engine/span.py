@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from srpfl.engine.features import Once
 from srpfl.engine.heads import shared_elsewhere
 from srpfl.engine.precision import called
 from srpfl.engine.steps import Batch, Carried, Problem
@@ -76,17 +77,6 @@ class SpannedProblem(Problem):
         grads[self.weight] = torch.bmm(chosen.mT, grads.pop(SUMS))
         grads[self.scale] = torch.zeros_like(scale)
         return losses, {name: grads[name] for name in params}
-
-
-class Once(NamedTuple):
-    """What is computed of samples once, for all steps of a phase."""
-
-    rows: Tensor  # of consecutive samples
-    offset: int = 0  # the place of the first of them among those that are held
-
-    def at(self, index: Tensor) -> Tensor:
-        """Those at the places; padding, which is at place 0, may see any."""
-        return self.rows[(index - self.offset).clamp(min=0)]
 
 
 class Span(NamedTuple):

@@ -158,10 +158,10 @@ def filled(shape: Any, tensors: Sequence[Tensor]) -> Any:
     return fill(shape)
 
 
-def owned(carried: Carried) -> Carried:
-    """Copies in memory of their own: a stack may be one tensor seen many times."""
-    copies = [tensor.clone(memory_format=torch.contiguous_format) for tensor in flat(carried)]
-    return filled(carried, copies)  # type: ignore[no-any-return]
+def room_for(carried: Carried) -> Carried:
+    """Memory of its own for all of it: a stack may be one tensor seen many times."""
+    rooms = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in flat(carried)]
+    return filled(carried, rooms)  # type: ignore[no-any-return]
 
 
 def copy_all(to: Carried, given: Carried) -> None:

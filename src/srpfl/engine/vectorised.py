@@ -16,22 +16,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from srpfl.data.base import Federated, IntArray
+from srpfl.data.base import Federated
 from srpfl.data.joined import Joined
 from srpfl.engine.base import Job, Local, Loss, Score, cross_entropy
 from srpfl.engine.cohort import Cohort, Jobs, Member, alike, members
 from srpfl.engine.convolution import with_fused_convolutions
 from srpfl.engine.draws import draw
 from srpfl.engine.dropout import key_names, with_keyed_dropout
+from srpfl.engine.features import Once, Passes
 from srpfl.engine.heads import head_forward, head_module, without_head
-from srpfl.engine.inputs import inputs
 from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.precision import Precision, called
 from srpfl.engine.programs import Programs
 from srpfl.engine.schedule import Order, Schedule
-from srpfl.engine.span import FirstLayer, Once, Span, first_layer, spans
+from srpfl.engine.span import FirstLayer, Span, first_layer, spans
 from srpfl.engine.stackable import check_stackable
-from srpfl.engine.steps import Batch, Carried, Problem, copy_all, filled, flat
+from srpfl.engine.steps import Batch, Carried, Problem, copy_all, filled, flat, room_for
 from srpfl.engine.store import Held, Part, Store
 from srpfl.engine.task import Task
 from srpfl.engine.threads import one_thread
@@ -87,10 +87,11 @@ class VectorisedEngine:
         self.store = Store(self.data, self.device)
         self.programs = Programs(self.device, self.precision)
         # Halved when memory runs out: clients at a time, samples in a pass, bytes in a block.
-        self.most, self.in_pass, self.in_block = 1 << 30, CPU_PASS, CPU_BLOCK
+        self.most, self.in_block = 1 << 30, CPU_BLOCK
+        self.passes = Passes(self.data.transform, self.precision, loss, CPU_PASS)
         if self.device.type == "cuda":
             memory = torch.cuda.get_device_properties(self.device).total_memory
-            self.in_pass = min(40_000, memory >> 19)
+            self.passes.most = min(40_000, memory >> 19)
             self.in_block = min(2 << 30, memory >> 4)
         self._views: dict[str, View | None] = {}  # by the head's name
         self._first: list[FirstLayer | None] | None = None  # found out when it is first wanted
@@ -122,7 +123,7 @@ class VectorisedEngine:
                     try:
                         done = work(group, some)
                     except torch.OutOfMemoryError:
-                        if len(some) == 1 and self.in_pass < SMALLEST_PASS:
+                        if len(some) == 1 and self.passes.most < SMALLEST_PASS:
                             raise
                         self._use_less_memory(len(some))
                         continue
@@ -134,7 +135,7 @@ class VectorisedEngine:
     def _use_less_memory(self, clients: int) -> None:
         """Half as much of everything, after so many clients were too many."""
         self.most = max(1, clients // 2)
-        self.in_pass, self.in_block = self.in_pass // 2, self.in_block // 2
+        self.passes.most, self.in_block = self.passes.most // 2, self.in_block // 2
         self.programs.clear()
         torch.cuda.empty_cache()
 
@@ -243,8 +244,8 @@ class VectorisedEngine:
         once = None
         if view.body is not None and not self.data.transform.augments and not key_names(view.body):
             runs = np.repeat(cohort.runs, cohort.held.sizes)
-            once = Once(self._features_by_run(view.body, cohort, runs, _all(cohort.held)))
-        carried: Carried = filled(start, [_room(tensor) for tensor in flat(start)])
+            once = Once(self.passes.features_by_run(view.body, cohort, runs, _all(cohort.held)))
+        carried = room_for(start)
         sums: list[Tensor] = []
         for first, last, layer in stacks:
             before, after = (_rows(some, first, last) for some in (start, carried))
@@ -278,9 +279,8 @@ class VectorisedEngine:
         for start, end, own in ((0, large, None), (large, count, layer)):
             if start < end:
                 kept = params if own is None else own.instead(params, int(sizes[start]))
-                parts = -(-(end - start) // self._stack_size(kept))
-                for rows in np.array_split(np.arange(start, end), parts):
-                    yield int(rows[0]), int(rows[-1]) + 1, own
+                for first, last in _cut(start, end, self._stack_size(kept)):
+                    yield first, last, own
 
     def _first_layer(self, cohort: Cohort, view: View, params: Params) -> FirstLayer | None:
         """The first layer if it can be trained in the span of the samples."""
@@ -299,7 +299,7 @@ class VectorisedEngine:
     def _span(self, layer: FirstLayer, held: Held, weight: Tensor, first: int, last: int) -> Span:
         start, sizes = int(held.starts[first]), held.sizes[first:last]
         index = torch.arange(start, start + int(sizes.sum()), device=self.device)
-        x = self._inputs(held.x, index).flatten(1)
+        x = self.passes.inputs(held.x, index).flatten(1)
         return Span.of(layer, weight, x, sizes.tolist(), start)
 
     def _batches(self, cohort: Cohort, view: View, order: Order, once: Once | None) -> Batch:
@@ -313,9 +313,9 @@ class VectorisedEngine:
             steps, _, width = order.index.shape
             runs = np.tile(cohort.runs[order.rows], steps)
             keys = order.keys.flatten()
-            x = self._features_by_run(view.body, cohort, runs, index, moves, keys, width)
+            x = self.passes.features_by_run(view.body, cohort, runs, index, moves, keys, width)
         else:
-            x = self._inputs(cohort.held.x, index, moves)
+            x = self.passes.inputs(cohort.held.x, index, moves)
         x = x.reshape(*order.index.shape, *x.shape[1:])
         return Batch(x, y, order.weights, order.keys, order.active)
 
@@ -334,93 +334,25 @@ class VectorisedEngine:
     def _forward(self, params: Params, x: Tensor) -> Tensor:
         return self.precision.lowered(called(self.model))(params, x)
 
-    def _features_by_run(
-        self,
-        body: nn.Module,
-        cohort: Cohort,
-        runs: IntArray,
-        index: Tensor,
-        moves: Tensor | None = None,
-        keys: Tensor | None = None,
-        width: int = 1,
-    ) -> Tensor:
-        """:meth:`_features` of batches of that width, each through the body of its own run."""
-        x = cohort.held.x
-        if len(cohort.common) == 1:
-            [common] = cohort.common.values()
-            return self._features(body, common, x, index, moves, keys, width)
-        index = index.reshape(-1, width)
-        moves = None if moves is None else moves.reshape(-1, width, moves.shape[-1])
-        places = {int(run): np.flatnonzero(runs == run) for run in np.unique(runs)}
-        parts: list[Tensor] = []
-        for run, mine in places.items():
-            some = torch.as_tensor(mine, device=self.device)
-            own_moves = None if moves is None else moves[some].flatten(0, 1)
-            own_keys = None if keys is None else keys[some]
-            own = index[some].flatten()
-            common = cohort.common[run]
-            parts.append(self._features(body, common, x, own, own_moves, own_keys, width))
-        order = np.argsort(np.concatenate(list(places.values())))
-        features = torch.cat(parts)
-        batches = features.reshape(-1, width, *features.shape[1:])
-        return batches[torch.as_tensor(order, device=self.device)].flatten(0, 1)
-
-    def _features(
-        self,
-        body: nn.Module,
-        common: Params,
-        x: Tensor,
-        index: Tensor,
-        moves: Tensor | None = None,
-        keys: Tensor | None = None,
-        width: int = 1,
-    ) -> Tensor:
-        """What heads see of the samples at ``index``. With keys, one for each batch of that
-        width, dropout is on."""
-        dropout = tuple(key_names(body)) if keys is not None else ()
-        body.train(bool(dropout))
-        problem = Problem(self.precision.lowered(called(body)), self.loss, dropout)
-        inside = body.state_dict().keys()
-        common = {name: value for name, value in common.items() if name in inside}
-        each = max(1, self.in_pass // width) * width
-        parts: list[Tensor] = []
-        with torch.no_grad():
-            for start in range(0, len(index), each):
-                some = slice(start, start + each)
-                images = self._inputs(x, index[some], None if moves is None else moves[some])
-                if dropout and keys is not None:
-                    own = keys[start // width : (start + each) // width]
-                    batches = images.reshape(-1, width, *images.shape[1:])
-                    features = problem.outputs({}, common, batches, own).flatten(0, 1)
-                else:
-                    features = problem.forward(common, images)
-                parts.append(features)
-        return torch.cat(parts)
-
-    def _inputs(self, x: Tensor, index: Tensor, moves: Tensor | None = None) -> Tensor:
-        return inputs(self.data.transform, x, index, moves, self.precision)
-
     def _correct(self, common: Params, stack: Params, held: Held) -> Tensor:
         """How many of its test samples each client of one run gets right."""
         view = self._view(stack, held.x)
         self.model.eval()
         once = None
         if view.body is not None:
-            once = self._features(view.body, common, held.x, _all(held))
+            once = self.passes.features(view.body, common, held.x, _all(held))
         common = view.sees(common)
         parts: list[Tensor] = []
         size = self._stack_size(stack)
-        every = np.arange(len(held.sizes))
-        for rows in np.array_split(every, -(-len(every) // size)):
-            first, last = int(rows[0]), int(rows[-1]) + 1
+        for first, last in _cut(0, len(held.sizes), size):
             own = {name: value[first:last] for name, value in stack.items()}
             right = held.y.new_zeros(last - first)
             keys = held.y.new_zeros(last - first)
-            for index, present in _columns(held, first, last, self.in_pass, self.device):
+            for index, present in _columns(held, first, last, self.passes.most, self.device):
                 if once is not None:
                     x = once[index]
                 else:
-                    x = self._inputs(held.x, index.flatten())
+                    x = self.passes.inputs(held.x, index.flatten())
                     x = x.reshape(*index.shape, *x.shape[1:])
                 with torch.no_grad():
                     outputs = view.problem.outputs(own, common, x, keys)
@@ -449,17 +381,15 @@ class VectorisedEngine:
         self.model.eval()
         size = self._stack_size({n: common[n][None] for n in names})
         parts: list[Params] = []
-        every = np.arange(len(held.sizes))
-        for rows in np.array_split(every, -(-len(every) // size)):
-            first, last = int(rows[0]), int(rows[-1]) + 1
+        for first, last in _cut(0, len(held.sizes), size):
             own = {name: value[first:last] for name, value in stack.items()}
             at = {n: common[n].expand(last - first, *common[n].shape) for n in names}
             rest = {n: v for n, v in common.items() if n not in at}
             whole = torch.as_tensor(held.sizes[first:last, None], device=self.device)
             total = {n: torch.zeros_like(v) for n, v in at.items()}
             keys = held.y.new_zeros(last - first)
-            for index, present in _columns(held, first, last, self.in_pass, self.device):
-                flat = self._inputs(held.x, index.flatten())
+            for index, present in _columns(held, first, last, self.passes.most, self.device):
+                flat = self.passes.inputs(held.x, index.flatten())
                 weights = present.to(self.precision.kept) / whole
                 batch = Batch(
                     flat.reshape(*index.shape, *flat.shape[1:]),
@@ -501,6 +431,12 @@ def _inside(name: str, module: str) -> bool:
     return name.startswith(f"{module}.")
 
 
+def _cut(start: int, end: int, size: int) -> Iterator[tuple[int, int]]:
+    """Pieces of at most that size, as equal as can be."""
+    for rows in np.array_split(np.arange(start, end), -(-(end - start) // size)):
+        yield int(rows[0]), int(rows[-1]) + 1
+
+
 def _columns(
     held: Held, first: int, last: int, most: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
@@ -518,8 +454,3 @@ def _columns(
 def _rows(carried: Carried, first: int, last: int) -> Carried:
     rows: Carried = filled(carried, [tensor[first:last] for tensor in flat(carried)])
     return rows
-
-
-def _room(tensor: Tensor) -> Tensor:
-    """Memory of its own for it: a stack may be one tensor seen many times."""
-    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
