@@ -37,7 +37,7 @@ def images(sizes: Sequence[int], transform: Transform = Transform(), *, seed: in
 
 def mlp() -> nn.Module:
     torch.manual_seed(1)
-    return MLP(3 * 16 * 16, (8, 6), classes=CLASSES)
+    return MLP(3 * 16 * 16, (16, 6), classes=CLASSES)
 
 
 def lenet(dropout: float = 0.0) -> nn.Module:
@@ -47,8 +47,8 @@ def lenet(dropout: float = 0.0) -> nn.Module:
 
 def mlp_with_dropout() -> nn.Module:
     torch.manual_seed(1)
-    first = nn.Linear(3 * 16 * 16, 8, bias=False)
-    rest = (nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, CLASSES))
+    first = nn.Linear(3 * 16 * 16, 16, bias=False)
+    rest = (nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, CLASSES))
     return nn.Sequential(nn.Flatten(), first, *rest)
 
 
@@ -78,8 +78,8 @@ fedrep = FedRep(head_epochs=2, body_epochs=1, batch_size=5)
 CASES = {
     "fedavg": Case(mlp, FedAvg(epochs=2, batch_size=5)),
     "fedavg-equal": Case(mlp, FedAvg(epochs=2, batch_size=5), EQUAL),
-    # Few samples train the first layer in their span, many do not.
-    "fedavg-few-and-many": Case(mlp, FedAvg(batch_size=50), (420, 12, 31, 500)),
+    # Clients with few samples train the first layer in their span, others do not.
+    "fedavg-few-and-many": Case(mlp, FedAvg(epochs=3, batch_size=10), (420, 12, 31, 600)),
     "fedavg-dropout": Case(mlp_with_dropout, FedAvg(epochs=2, batch_size=5)),
     "fedavg-lenet": Case(lenet, FedAvg(batch_size=5)),
     "fedavg-steps": Case(mlp, FedAvg(epochs=None, steps=7, batch_size=5)),

@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from srpfl.engine import span
 from srpfl.engine.base import cross_entropy
 from srpfl.engine.dropout import with_keyed_dropout
 from srpfl.engine.precision import called
-from srpfl.engine.span import Span, first_layer
+from srpfl.engine.span import FirstLayer, Span, SpannedProblem, first_layer
 from srpfl.engine.steps import Problem
 from srpfl.engine.vectorised import VectorisedEngine
 
@@ -98,4 +97,13 @@ def test_it_is_trained_in_the_span_where_that_pays(
     case = CASES[name]
     play(VectorisedEngine(case.model(), case.data()), case)
     assert bool(sizes) == used
-    assert all(size * span.PAYS <= 768 for size in sizes)
+    assert all(size < 100 for size in sizes)
+
+
+def test_it_pays_for_many_steps_of_a_wide_layer_on_few_samples() -> None:
+    problem = SpannedProblem(called(mlp()), cross_entropy, weight="fc1.weight")
+    wide = FirstLayer("fc1.weight", 784, 512, problem)
+    assert wide.pays(samples=75, steps=40, batch=10)
+    assert not wide.pays(samples=75, steps=1, batch=10)
+    assert not wide.pays(samples=800, steps=400, batch=10)
+    assert not FirstLayer("fc1.weight", 64, 64, problem).pays(samples=29, steps=15, batch=10)

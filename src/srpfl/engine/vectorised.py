@@ -8,6 +8,7 @@ traced, so that nothing but tensor operations is left of it (see :mod:`srpfl.eng
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -239,7 +240,8 @@ class VectorisedEngine:
             cohort.spread(list(common))
             common = {}
         frozen = {n: v for n, v in cohort.stack.items() if n not in start.params}
-        stacks = self._stacks(cohort, self._first_layer(cohort, view, start.params), start.params)
+        layer = self._first_layer(cohort, view, start.params)
+        stacks = self._stacks(cohort, schedule, layer, start.params)
         self.model.train()
         once = None
         if view.body is not None and not self.data.transform.augments and not key_names(view.body):
@@ -249,17 +251,17 @@ class VectorisedEngine:
         sums: list[Tensor] = []
         for first, last, layer in stacks:
             before, after = (_rows(some, first, last) for some in (start, carried))
-            problem, span = view.problem, None
+            problem, ready, span = view.problem, once, None
             if layer is None:
                 now = after
                 copy_all(now, before)
             else:
                 span = self._span(layer, cohort.held, before.params[layer.weight], first, last)
-                now, problem, once = span.enter(before), layer.problem, span.once
+                now, problem, ready = span.enter(before), layer.problem, span.once
             total = schedule.steps.new_zeros(last - first, dtype=self.precision.kept)
             for order in schedule.orders(first, last, self._steps_at_once(cohort, last - first)):
                 active = len(order.rows)
-                batches = self._batches(cohort, view, order, once)
+                batches = self._batches(cohort, view, order, ready)
                 own = {n: v[first : first + active] for n, v in frozen.items()}
                 task = Task(problem, cohort.plan.rule, order.ragged)
                 going = _rows(now, 0, active)
@@ -270,17 +272,22 @@ class VectorisedEngine:
         return carried, torch.cat(sums)
 
     def _stacks(
-        self, cohort: Cohort, layer: FirstLayer | None, params: Params
+        self, cohort: Cohort, schedule: Schedule, layer: FirstLayer | None, params: Params
     ) -> Iterator[tuple[int, int, FirstLayer | None]]:
         """The cohort cut into stacks: from which client to which, and the first layer if it is
         trained in the span of their samples."""
-        count, sizes = len(cohort.members), cohort.held.sizes
-        large = count if layer is None else sum(not layer.pays(int(size)) for size in sizes)
-        for start, end, own in ((0, large, None), (large, count, layer)):
-            if start < end:
-                kept = params if own is None else own.instead(params, int(sizes[start]))
-                for first, last in _cut(start, end, self._stack_size(kept)):
-                    yield first, last, own
+        sizes, batch = cohort.held.sizes, schedule.index.shape[2]
+
+        def spanned(row: int) -> bool:
+            steps = schedule.counts[row]
+            return layer is not None and layer.pays(int(sizes[row]), steps, batch)
+
+        for pays, group in itertools.groupby(range(len(sizes)), spanned):
+            rows = list(group)
+            own = layer if pays else None
+            kept = params if own is None else own.instead(params, int(sizes[rows[0]]))
+            for first, last in _cut(rows[0], rows[-1] + 1, self._stack_size(kept)):
+                yield first, last, own
 
     def _first_layer(self, cohort: Cohort, view: View, params: Params) -> FirstLayer | None:
         """The first layer if it can be trained in the span of the samples."""
