@@ -207,7 +207,7 @@ def main() -> None:
             note(f"LeNet step, {precision}", step_time(lambda: LeNet5(classes=10), data, precision))
             net = lambda: MLP(784, (512, 256, 64), classes=10)  # noqa: E731
             # With few samples the first layer is trained in their span (not in bfloat16).
-            for name, each in (("MLP step", 500), ("MLP step, 150 images", 150)):
+            for name, each in (("MLP step", 800), ("MLP step, 150 images", 150)):
                 flat = images(100, each, (784,))
                 note(f"{name}, {precision}", step_time(net, flat, precision))
         if "round" in parts:
