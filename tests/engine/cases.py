@@ -45,6 +45,18 @@ def lenet(dropout: float = 0.0) -> nn.Module:
     return LeNet5(classes=CLASSES, size=16, conv=(4, 6), linear=(12, 8), dropout=dropout)
 
 
+class Twice(nn.Linear):
+    """A layer of the user's own, which is linear by name only."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return super().forward(2 * input.tanh())
+
+
+def mlp_with_own_layers() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Flatten(), Twice(3 * 16 * 16, 16), nn.ReLU(), Twice(16, CLASSES))
+
+
 def mlp_with_dropout() -> nn.Module:
     torch.manual_seed(1)
     first = nn.Linear(3 * 16 * 16, 16, bias=False)
@@ -85,6 +97,7 @@ CASES = {
     "fedavg-steps": Case(mlp, FedAvg(epochs=None, steps=7, batch_size=5)),
     "fedavg-adam": Case(mlp, FedAvg(epochs=2, batch_size=5, rule=Adam(lr=0.01))),
     "fedrep": Case(mlp, fedrep),
+    "fedrep-own-layers": Case(mlp_with_own_layers, fedrep),
     "fedrep-lenet": Case(lenet, fedrep, EQUAL),
     "fedrep-adam": Case(mlp, FedRep(head_epochs=2, body_epochs=1, batch_size=5, rule=Adam())),
     "fedrep-augment": Case(lenet, fedrep, transform=AUGMENT),

@@ -44,6 +44,17 @@ class Reshaped(nn.Module):
         return sums
 
 
+class Halved(nn.Linear):
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input / 2)
+
+
+def hooked() -> nn.Module:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(768, 4))
+    model[1].register_forward_hook(lambda _module, _inputs, outputs: outputs / 2)
+    return model
+
+
 def tied() -> nn.Module:
     model = nn.Sequential(nn.Flatten(), nn.Linear(768, 768), nn.Linear(768, 768))
     model[2].weight = model[1].weight
@@ -70,6 +81,9 @@ def found(model: nn.Module) -> str | None:
         (Reshaped(), None),
         (Reshaped(lambda x: x / 2), None),
         (Reshaped(lambda x: x.flip(-1)), None),
+        (Reshaped(lambda x: x.mul_(2)), None),
+        (nn.Sequential(nn.Flatten(), Halved(768, 4)), None),
+        (hooked(), None),
         (nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(768, 4)), None),
         (tied(), None),
         (nn.Linear(16, 4), None),

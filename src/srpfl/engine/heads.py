@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from srpfl.engine import kernels
 from srpfl.engine.base import cross_entropy
-from srpfl.engine.layers import linear
+from srpfl.engine.layers import is_plain_linear, linear
 from srpfl.engine.precision import Forward, Precision
 from srpfl.engine.steps import Batch, Carried
 from srpfl.engine.task import Task
@@ -25,7 +25,7 @@ def head_module(model: nn.Module, own: Collection[str]) -> str | None:
     if len(owners) != 1:
         return None
     (owner,) = owners
-    return owner if owner and isinstance(model.get_submodule(owner), nn.Linear) else None
+    return owner if owner and is_plain_linear(model.get_submodule(owner)) else None
 
 
 def without_head(model: nn.Module, head: str, probe: Tensor) -> nn.Module | None:

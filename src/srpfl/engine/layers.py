@@ -42,6 +42,12 @@ class StackableConv2d(nn.Conv2d):
         return outputs
 
 
+def is_plain_linear(module: nn.Module) -> bool:
+    """Whether the module does what a linear layer does and nothing else."""
+    hooked = module._forward_hooks or module._forward_pre_hooks
+    return type(module) in (nn.Linear, StackableLinear) and not hooked
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``nn.functional.linear`` with a rule for stacks."""
     outputs: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]

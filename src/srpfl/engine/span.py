@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from srpfl.engine.features import Once
 from srpfl.engine.heads import shared_elsewhere
+from srpfl.engine.layers import is_plain_linear
 from srpfl.engine.precision import called
 from srpfl.engine.steps import Batch, Carried, Problem
 from srpfl.local import SGD, HessianFreeMAML, Rule
@@ -162,27 +163,27 @@ def first_layer(model: nn.Module, problem: Problem, probe: Tensor) -> FirstLayer
 
     leaves = [module for module in model.modules() if not list(module.children())]
     hooks = [leaf.register_forward_hook(note) for leaf in leaves]
-    model.eval()
+    model.train()
     try:
         with torch.no_grad():
-            outputs = model(probe)
+            outputs = called(model)({}, probe.clone())
     finally:
         for hook in hooks:
             hook.remove()
     seen = [call for call in calls if not isinstance(call[0], nn.Flatten | nn.Identity)]
-    layer, x, sums = seen[0] if seen else (None, None, None)
-    if not isinstance(layer, nn.Linear) or shared_elsewhere(model, layer):
+    if not seen:
         return None
-    assert x is not None
-    assert sums is not None
-    alone = sum(call[0] is layer for call in calls) == 1
-    raw = x.ndim == 2 and x.numel() == probe.numel() and x.data_ptr() == probe.data_ptr()
+    layer, x, sums = seen[0]
     name = next(name for name, module in model.named_modules() if module is layer)
-    if not (alone and raw and name and _is_all(model, name, sums, outputs)):
+    if not name or not is_plain_linear(layer) or shared_elsewhere(model, layer):
+        return None
+    assert isinstance(layer, nn.Linear)
+    alone = sum(call[0] is layer for call in calls) == 1
+    raw = torch.equal(x, probe.flatten(1))
+    if not (alone and raw and _is_all(model, name, sums, outputs)):
         return None
     rest = copy.deepcopy(model)
     rest.set_submodule(name, _Shift(layer.bias))
-    rest.train()
     forward = called(rest)
 
     def from_sums(params: Params, _x: Tensor) -> Tensor:
@@ -200,7 +201,7 @@ def _is_all(model: nn.Module, layer: str, sums: Tensor, outputs: Tensor) -> bool
     rest.set_submodule(layer, nn.Identity())
     try:
         with torch.no_grad():
-            return torch.equal(rest(sums), outputs)
+            return torch.equal(called(rest)({}, sums), outputs)
     except Exception:  # it asks for inputs of another shape, in whatever way
         return False
 
