@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from command import srpfl
+from srpfl.cli import main
+from srpfl.engine.vectorised import VectorisedEngine
 from srpfl.methods import METHODS
 
 SMALL = ["--data", "digits", "--clients", "8", "--rounds", "2", "--evaluate-every", "2"]
@@ -44,6 +46,25 @@ def test_resume_of_a_finished_run_trains_nothing_and_says_the_same(tmp_path: Pat
     second = srpfl("run", "--resume", "run", "--json", cwd=tmp_path)
     assert json.loads(first.stdout) == json.loads(second.stdout)
     assert (tmp_path / "run" / "timing.jsonl").read_bytes() == before
+
+
+def test_a_stopped_run_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a run"
+
+    def stop(self: VectorisedEngine, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(VectorisedEngine, "train", stop)
+    monkeypatch.setattr("sys.argv", ["srpfl", "run", "--rounds", "2", "--out", str(out)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    said = capsys.readouterr().err
+    assert said.endswith(f"go on with: srpfl run --resume '{out}'\nsrpfl: stopped\n")
+    monkeypatch.undo()
+    srpfl("run", "--resume", str(out), cwd=tmp_path)
 
 
 def test_compare_runs_methods_once_and_draws_them(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+INTERRUPTED = 130  # the code that a command ends with after Ctrl-C
+
 # Each is a module of that name here, with a function of that name in it, or a group of commands.
 COMMANDS = [
     "demo",
@@ -49,9 +51,10 @@ def main() -> None:
     except SrpflError as error:
         print(f"srpfl: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("srpfl: stopped", file=sys.stderr)
-        raise SystemExit(130) from None
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # without a word so far
+            print("srpfl: stopped", file=sys.stderr)
+        raise
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         sys.stderr.close()
         raise SystemExit(1) from None

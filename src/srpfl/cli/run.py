@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +40,7 @@ def run(
     from srpfl.cli.play import new_folder, play
     from srpfl.config import Config
     from srpfl.errors import ConfigError
-    from srpfl.folder import RunFolder
+    from srpfl.folder import CONFIG, RunFolder
 
     if resume is not None:
         if given or config is not None or out is not None:
@@ -46,12 +48,16 @@ def run(
         options = RunFolder(resume).config().get("options")
         if not isinstance(options, dict):
             raise ConfigError(f"{resume} was not started by this command: resume it from Python")
-        result = play(Config.of(options, f"{resume}/config.json"), resume, resume=True, quiet=quiet)
-        folder = resume
+        chosen, folder = Config.of(options, f"{resume}/config.json"), resume
     else:
         chosen = Config.of(given) if config is None else Config.from_toml(config, given)
         folder = out or new_folder(chosen)
-        result = play(chosen, folder, quiet=quiet)
+    try:
+        result = play(chosen, folder, resume=resume is not None, quiet=quiet)
+    except KeyboardInterrupt:
+        if (folder / CONFIG).exists():
+            print(f"go on with: srpfl run --resume {shlex.quote(str(folder))}", file=sys.stderr)
+        raise
     if as_json:
         print(json.dumps(summary(result, folder)))
     else:
