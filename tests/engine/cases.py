@@ -52,6 +52,24 @@ class Twice(nn.Linear):
         return super().forward(2 * input.tanh())
 
 
+class Views(nn.Module):
+    """As in many tutorials: views of activations, and activations in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(3, 4, 5), nn.Linear(4 * 6 * 6, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.max_pool2d(nn.functional.relu(self.conv(x), inplace=True), 2)
+        logits: torch.Tensor = self.fc(x.view(x.size(0), -1))
+        return logits
+
+
+def views() -> nn.Module:
+    torch.manual_seed(1)
+    return Views()
+
+
 def mlp_with_own_layers() -> nn.Module:
     torch.manual_seed(1)
     return nn.Sequential(nn.Flatten(), Twice(3 * 16 * 16, 16), nn.ReLU(), Twice(16, CLASSES))
@@ -60,7 +78,7 @@ def mlp_with_own_layers() -> nn.Module:
 def mlp_with_dropout() -> nn.Module:
     torch.manual_seed(1)
     first = nn.Linear(3 * 16 * 16, 16, bias=False)
-    rest = (nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, CLASSES))
+    rest = (nn.ReLU(inplace=True), nn.Dropout(0.3), nn.Linear(16, CLASSES))
     return nn.Sequential(nn.Flatten(), first, *rest)
 
 
@@ -98,6 +116,7 @@ CASES = {
     "fedavg-adam": Case(mlp, FedAvg(epochs=2, batch_size=5, rule=Adam(lr=0.01))),
     "fedrep": Case(mlp, fedrep),
     "fedrep-own-layers": Case(mlp_with_own_layers, fedrep),
+    "fedrep-views": Case(views, fedrep),
     "fedrep-lenet": Case(lenet, fedrep, EQUAL),
     "fedrep-adam": Case(mlp, FedRep(head_epochs=2, body_epochs=1, batch_size=5, rule=Adam())),
     "fedrep-augment": Case(lenet, fedrep, transform=AUGMENT),

@@ -133,7 +133,7 @@ def momentum_after_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
         (one_order_for_all, "fedrep-augment"),
         (one_mask_for_all, "fedrep-dropout"),
         (neighbours_momentum, "fedper-two-phases"),
-        (momentum_after_the_last_step, "fedper-momentum"),
+        (momentum_after_the_last_step, "fedavg-adam"),
     ],
 )
 def test_a_leak_between_clients_is_noticed(

@@ -9,14 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from srpfl.algorithms import FedAvg
 from srpfl.engine.base import cross_entropy
 from srpfl.engine.dropout import with_keyed_dropout
+from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.precision import called
 from srpfl.engine.span import FirstLayer, Span, SpannedProblem, first_layer
 from srpfl.engine.steps import Problem
 from srpfl.engine.vectorised import VectorisedEngine
 
-from .cases import CASES, lenet, mlp, mlp_with_dropout, play
+from .cases import CASES, Case, lenet, mlp, mlp_with_dropout, play
 
 
 class Twice(nn.Module):
@@ -44,6 +46,62 @@ class Reshaped(nn.Module):
         return sums
 
 
+class Gated(nn.Module):
+    """Begins with zeros, which hide that the inputs are used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(768, 768), nn.Linear(768, 4)
+        self.gate = nn.Parameter(torch.zeros(()))
+        nn.init.zeros_(self.last.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        logits: Tensor = self.last(self.first(x) + self.gate * x)
+        return logits
+
+
+class Temperature(nn.Module):
+    """Is called without inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.ones(()))
+
+    def forward(self) -> Tensor:
+        return self.value
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.temperature = nn.Linear(768, 4), Temperature()
+
+    def forward(self, x: Tensor) -> Tensor:
+        sums: Tensor = self.first(input=x.flatten(1)) * self.temperature()
+        return sums
+
+
+class Otherwise(Reshaped):
+    """Does something else with its inputs while it is trained."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        sums: Tensor = self.first((x.clamp(-1, 1) / 2 if self.training else x).flatten(1))
+        return sums
+
+
+class Tokens(nn.Module):
+    """Parts of a sample as if they were samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(256, 256), nn.Linear(768, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.last(self.first(x.reshape(-1, 256)).relu().reshape(-1, 768))
+        return logits
+
+
 class Halved(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input / 2)
@@ -62,10 +120,9 @@ def tied() -> nn.Module:
 
 
 def found(model: nn.Module) -> str | None:
-    torch.manual_seed(0)
-    model = with_keyed_dropout(model)
+    model = with_stackable_layers(with_keyed_dropout(model))
     problem = Problem(called(model), cross_entropy)
-    layer = first_layer(model, problem, torch.randn(2, 3, 16, 16))
+    layer = first_layer(model, problem, torch.zeros(2, 3, 16, 16))
     return layer and layer.weight
 
 
@@ -84,6 +141,10 @@ def found(model: nn.Module) -> str | None:
         (Reshaped(lambda x: x.mul_(2)), None),
         (nn.Sequential(nn.Flatten(), Halved(768, 4)), None),
         (hooked(), None),
+        (Gated(), None),
+        (Scaled(), None),
+        (Otherwise(), None),
+        (Tokens(), None),
         (nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(768, 4)), None),
         (tied(), None),
         (nn.Linear(16, 4), None),
@@ -121,3 +182,13 @@ def test_it_pays_for_many_steps_of_a_wide_layer_on_few_samples() -> None:
     assert not wide.pays(samples=75, steps=1, batch=10)
     assert not wide.pays(samples=800, steps=400, batch=10)
     assert not FirstLayer("fc1.weight", 64, 64, problem).pays(samples=29, steps=15, batch=10)
+
+
+def test_stacks_are_of_clients_of_about_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    stacks: list[list[int]] = []
+    original = Span.of
+    monkeypatch.setattr(Span, "of", lambda *given: stacks.append(given[3]) or original(*given))
+    case = Case(mlp, FedAvg(epochs=3, batch_size=10), (100, *[5] * 12))
+    play(VectorisedEngine(case.model(), case.data(), together=100), case)
+    assert stacks
+    assert all(max(sizes) <= 2 * min(sizes) for sizes in stacks)

@@ -110,7 +110,7 @@ def test_a_run_among_others_is_what_it_is_alone(name: str, rows: list[int]) -> N
     results = srpfl.simulate_together([choices(name, number) for number in (0, 1)])
     for number, result in enumerate(results):
         check(result, srpfl.simulate(**choices(name, number, engine="loop")))
-    assert max(rows) == sum(map(len, SIZES)), "their clients were never one cohort"
+    assert max(rows) > max(map(len, SIZES)), "their clients were never in one stack"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
 
 from srpfl.engine.dropout import KeyedDropout
 from srpfl.errors import unknown
@@ -79,7 +81,24 @@ def called(model: nn.Module) -> Forward:
     def forward(params: Params, x: Tensor) -> Tensor:
         for layer in layers:
             layer.uses = 0
-        outputs: Tensor = functional_call(model, params, (x,))
+        with ViewsMayCopy():
+            outputs: Tensor = functional_call(model, params, (x,))
         return outputs
 
     return forward
+
+
+class ViewsMayCopy(TorchFunctionMode):
+    """Lets ``x.view(len(x), -1)`` take images with their channels last, which it cannot do without
+    a copy. Models are written for images with channels first."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func is Tensor.view and not kwargs and not isinstance(args[1], torch.dtype):
+            func = Tensor.reshape
+        return func(*args, **(kwargs or {}))

@@ -150,37 +150,34 @@ def padded(samples: int) -> int:
     return -(-samples // step) * step
 
 
-def first_layer(model: nn.Module, problem: Problem, probe: Tensor) -> FirstLayer | None:
+def first_layer(model: nn.Module, problem: Problem, like: Tensor) -> FirstLayer | None:
     """The model's first layer, or None where it does not begin with a linear one.
 
-    Tried out on a few inputs, so it holds for models of any make: the layer must see the inputs as
-    they are, and the model must do nothing else with them.
+    Tried out on a few inputs of that shape, so it holds for models of any make: the layer must see
+    the inputs as they are, and the model must do nothing else with them. Inputs and parameters are
+    random, because zeros, which many models begin with, would hide what they are multiplied with.
     """
-    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+    random = torch.Generator().manual_seed(0)
 
-    def note(module: nn.Module, inputs: Sequence[Any], output: Tensor) -> None:
-        calls.append((module, inputs[0], output))
+    def drawn(like: Tensor) -> Tensor:
+        return torch.randn(like.shape, generator=random).to(like) / 10
 
-    leaves = [module for module in model.modules() if not list(module.children())]
-    hooks = [leaf.register_forward_hook(note) for leaf in leaves]
     model.train()
+    params = {name: drawn(value) for name, value in model.named_parameters()}
+    probe = drawn(like)
     try:
-        with torch.no_grad():
-            outputs = called(model)({}, probe.clone())
-    finally:
-        for hook in hooks:
-            hook.remove()
-    seen = [call for call in calls if not isinstance(call[0], nn.Flatten | nn.Identity)]
-    if not seen:
+        outputs, calls = _calls(model, params, probe.clone())
+    except Exception:  # the model does not take any numbers
+        return None
+    seen = [call for call in calls if not isinstance(call.module, nn.Flatten | nn.Identity)]
+    if not seen or not is_plain_linear(seen[0].module) or shared_elsewhere(model, seen[0].module):
         return None
     layer, x, sums = seen[0]
-    name = next(name for name, module in model.named_modules() if module is layer)
-    if not name or not is_plain_linear(layer) or shared_elsewhere(model, layer):
-        return None
     assert isinstance(layer, nn.Linear)
-    alone = sum(call[0] is layer for call in calls) == 1
-    raw = torch.equal(x, probe.flatten(1))
-    if not (alone and raw and _is_all(model, name, sums, outputs)):
+    name = next(name for name, module in model.named_modules() if module is layer)
+    alone = sum(call.module is layer for call in calls) == 1
+    raw = isinstance(x, Tensor) and torch.equal(x, probe.flatten(1))
+    if not (name and alone and raw and _is_all(model, name, params, sums, outputs)):
         return None
     rest = copy.deepcopy(model)
     rest.set_submodule(name, _Shift(layer.bias))
@@ -195,13 +192,41 @@ def first_layer(model: nn.Module, problem: Problem, probe: Tensor) -> FirstLayer
     return FirstLayer(weight, layer.in_features, layer.out_features, spanned)
 
 
-def _is_all(model: nn.Module, layer: str, sums: Tensor, outputs: Tensor) -> bool:
+class _Call(NamedTuple):
+    module: nn.Module
+    x: Any  # the first of its inputs, if there are any
+    output: Any
+
+
+def _calls(model: nn.Module, params: Params, x: Tensor) -> tuple[Tensor, list[_Call]]:
+    """The outputs of a model, and the calls of the layers that led to them."""
+    calls: list[_Call] = []
+
+    def note(module: nn.Module, inputs: Sequence[Any], output: Any) -> None:
+        x = inputs[0] if inputs else None
+        # As they are now: what comes later may write over them.
+        calls.append(
+            _Call(module, *(v.clone() if isinstance(v, Tensor) else v for v in (x, output)))
+        )
+
+    leaves = [module for module in model.modules() if not list(module.children())]
+    hooks = [leaf.register_forward_hook(note) for leaf in leaves]
+    try:
+        with torch.no_grad():
+            return called(model)(params, x), calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _is_all(model: nn.Module, layer: str, params: Params, sums: Tensor, outputs: Tensor) -> bool:
     """Whether the model sees nothing of its inputs but that layer's sums."""
     rest = copy.deepcopy(model)
     rest.set_submodule(layer, nn.Identity())
+    others = {n: v for n, v in params.items() if n.rpartition(".")[0] != layer}
     try:
         with torch.no_grad():
-            return torch.equal(called(rest)({}, sums), outputs)
+            return torch.equal(called(rest)(others, sums.clone()), outputs)
     except Exception:  # it asks for inputs of another shape, in whatever way
         return False
 
@@ -215,4 +240,5 @@ class _Shift(nn.Module):
         self.bias: Tensor | None
 
     def forward(self, x: Tensor) -> Tensor:
-        return x if self.bias is None else x + self.bias
+        # A tensor of its own in any case: what comes next may write over it.
+        return x.clone() if self.bias is None else x + self.bias

@@ -25,12 +25,13 @@ from srpfl.engine.convolution import with_fused_convolutions
 from srpfl.engine.draws import draw
 from srpfl.engine.dropout import key_names, with_keyed_dropout
 from srpfl.engine.features import Once, Passes
+from srpfl.engine.fit import probe
 from srpfl.engine.heads import head_forward, head_module, without_head
 from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.precision import Precision, called
 from srpfl.engine.programs import Programs
 from srpfl.engine.schedule import Order, Schedule
-from srpfl.engine.span import FirstLayer, Span, first_layer, spans
+from srpfl.engine.span import FirstLayer, Span, first_layer, padded, spans
 from srpfl.engine.stackable import check_stackable
 from srpfl.engine.steps import Batch, Carried, Problem, copy_all, filled, flat, room_for
 from srpfl.engine.store import Held, Part, Store
@@ -95,8 +96,12 @@ class VectorisedEngine:
             self.passes.most = min(40_000, memory >> 19)
             self.in_block = min(2 << 30, memory >> 4)
         self._views: dict[str, View | None] = {}  # by the head's name
-        self._first: list[FirstLayer | None] | None = None  # found out when it is first wanted
         self._whole = View(Problem(self._forward, loss, tuple(key_names(self.model))))
+        lowered = self.precision.computed != self.precision.kept
+        like = self._cast(probe(data))
+        self._first: FirstLayer | None = None  # if it may be trained in the span of the samples
+        if not lowered and not self.data.transform.augments and like.is_floating_point():
+            self._first = first_layer(self.model, self._whole.problem, like)
 
     def train(self, job: Job) -> list[Local]:
         return self.train_together({0: job})[0]
@@ -240,8 +245,7 @@ class VectorisedEngine:
             cohort.spread(list(common))
             common = {}
         frozen = {n: v for n, v in cohort.stack.items() if n not in start.params}
-        layer = self._first_layer(cohort, view, start.params)
-        stacks = self._stacks(cohort, schedule, layer, start.params)
+        linear = self._first_layer(cohort, view, start.params)
         self.model.train()
         once = None
         if view.body is not None and not self.data.transform.augments and not key_names(view.body):
@@ -249,7 +253,7 @@ class VectorisedEngine:
             once = Once(self.passes.features_by_run(view.body, cohort, runs, _all(cohort.held)))
         carried = room_for(start)
         sums: list[Tensor] = []
-        for first, last, layer in stacks:
+        for first, last, layer in self._stacks(cohort, schedule, linear, start.params):
             before, after = (_rows(some, first, last) for some in (start, carried))
             problem, ready, span = view.problem, once, None
             if layer is None:
@@ -259,7 +263,9 @@ class VectorisedEngine:
                 span = self._span(layer, cohort.held, before.params[layer.weight], first, last)
                 now, problem, ready = span.enter(before), layer.problem, span.once
             total = schedule.steps.new_zeros(last - first, dtype=self.precision.kept)
-            for order in schedule.orders(first, last, self._steps_at_once(cohort, last - first)):
+            numbers = (cohort.held.x if ready is None else ready.rows)[0].numel()
+            most = self._steps_at_once(numbers * (last - first))
+            for order in schedule.orders(first, last, most):
                 active = len(order.rows)
                 batches = self._batches(cohort, view, order, ready)
                 own = {n: v[first : first + active] for n, v in frozen.items()}
@@ -278,30 +284,26 @@ class VectorisedEngine:
         trained in the span of their samples."""
         sizes, batch = cohort.held.sizes, schedule.index.shape[2]
 
-        def spanned(row: int) -> bool:
-            steps = schedule.counts[row]
-            return layer is not None and layer.pays(int(sizes[row]), steps, batch)
+        def kind(row: int) -> int:
+            """0, or the size roughly: in a stack all have room for as much as the largest."""
+            size = int(sizes[row])
+            pays = layer is not None and layer.pays(size, schedule.counts[row], batch)
+            return padded(size).bit_length() if pays else 0
 
-        for pays, group in itertools.groupby(range(len(sizes)), spanned):
+        for found, group in itertools.groupby(range(len(sizes)), kind):
             rows = list(group)
-            own = layer if pays else None
-            kept = params if own is None else own.instead(params, int(sizes[rows[0]]))
-            for first, last in _cut(rows[0], rows[-1] + 1, self._stack_size(kept)):
+            own = layer if found else None
+            trained = params if own is None else own.instead(params, int(sizes[rows[0]]))
+            for first, last in _cut(rows[0], rows[-1] + 1, self._stack_size(trained)):
                 yield first, last, own
 
     def _first_layer(self, cohort: Cohort, view: View, params: Params) -> FirstLayer | None:
-        """The first layer if it can be trained in the span of the samples."""
-        exact = self.precision.computed == self.precision.kept
-        if view is not self._whole or self.data.transform.augments or not exact:
-            return None
-        if self._first is None:
-            probe = self.data.transform.prepare(cohort.held.x[:2], self.precision.kept)
-            self._first = [first_layer(self.model, view.problem, probe)]
-        [layer] = self._first
-        if layer is None or layer.weight not in params or not spans(cohort.plan.rule):
+        """The first layer if this phase can train it in the span of the samples."""
+        layer = self._first
+        if layer is None or view is not self._whole or layer.weight not in params:
             return None
         begun = any(layer.weight in values for values in cohort.moments.values())
-        return None if begun else layer
+        return layer if spans(cohort.plan.rule) and not begun else None
 
     def _span(self, layer: FirstLayer, held: Held, weight: Tensor, first: int, last: int) -> Span:
         start, sizes = int(held.starts[first]), held.sizes[first:last]
@@ -422,9 +424,10 @@ class VectorisedEngine:
             return 1
         return max(1, CPU_STACK // max(1, each))
 
-    def _steps_at_once(self, cohort: Cohort, clients: int) -> Callable[[int], int]:
-        sample = cohort.held.x[0].numel() * torch.finfo(self.precision.kept).bits // 8
-        return lambda width: max(1, self.in_block // (sample * clients * width))
+    def _steps_at_once(self, numbers: int) -> Callable[[int], int]:
+        """How many steps, given the batch size, for so many numbers in one sample of each."""
+        each = numbers * torch.finfo(self.precision.kept).bits // 8
+        return lambda width: max(1, self.in_block // (each * width))
 
     def _cast(self, value: Tensor) -> Tensor:
         return self.precision.cast(value, self.device)
