@@ -31,6 +31,10 @@ LINEAR = (SGD, HessianFreeMAML)  # rules that do to sums of gradients what they 
 # weight's update.
 LEAST, UPDATE = 10_000, 15
 SUMS = "sums of the first layer"
+SCALES = (1.0, 100.0)  # of inputs to try a model with: large ones may be treated otherwise
+    1.0,
+    100.0,
+)  # of inputs to try a model with: small and large ones may be treated otherwise
 
 
 @dataclass(frozen=True)
@@ -151,34 +155,13 @@ def padded(samples: int) -> int:
 
 
 def first_layer(model: nn.Module, problem: Problem, like: Tensor) -> FirstLayer | None:
-    """The model's first layer, or None where it does not begin with a linear one.
-
-    Tried out on a few inputs of that shape, so it holds for models of any make: the layer must see
-    the inputs as they are, and the model must do nothing else with them. Inputs and parameters are
-    random, because zeros, which many models begin with, would hide what they are multiplied with.
-    """
-    random = torch.Generator().manual_seed(0)
-
-    def drawn(like: Tensor) -> Tensor:
-        return torch.randn(like.shape, generator=random).to(like) / 10
-
+    """The model's first layer, or None where it does not begin with a linear one."""
     model.train()
-    params = {name: drawn(value) for name, value in model.named_parameters()}
-    probe = drawn(like)
-    try:
-        outputs, calls = _calls(model, params, probe.clone())
-    except Exception:  # the model does not take any numbers
+    name, *others = {_first_linear(model, like, scale) for scale in SCALES}
+    if name is None or others:
         return None
-    seen = [call for call in calls if not isinstance(call.module, nn.Flatten | nn.Identity)]
-    if not seen or not is_plain_linear(seen[0].module) or shared_elsewhere(model, seen[0].module):
-        return None
-    layer, x, sums = seen[0]
+    layer = model.get_submodule(name)
     assert isinstance(layer, nn.Linear)
-    name = next(name for name, module in model.named_modules() if module is layer)
-    alone = sum(call.module is layer for call in calls) == 1
-    raw = isinstance(x, Tensor) and torch.equal(x, probe.flatten(1))
-    if not (name and alone and raw and _is_all(model, name, params, sums, outputs)):
-        return None
     rest = copy.deepcopy(model)
     rest.set_submodule(name, _Shift(layer.bias))
     forward = called(rest)
@@ -190,6 +173,35 @@ def first_layer(model: nn.Module, problem: Problem, like: Tensor) -> FirstLayer 
     weight = f"{name}.weight"
     spanned = SpannedProblem(from_sums, problem.loss, problem.keys, weight=weight)
     return FirstLayer(weight, layer.in_features, layer.out_features, spanned)
+
+
+def _first_linear(model: nn.Module, like: Tensor, scale: float) -> str | None:
+    """The name of the linear layer that the model begins with, if it does.
+
+    Tried out on a few inputs of that shape, so it holds for models of any make: the layer must see
+    the inputs as they are, and the model must do nothing else with them. Inputs and parameters are
+    random, because zeros, which many models begin with, would hide what they are multiplied with.
+    """
+    random = torch.Generator().manual_seed(0)
+
+    def drawn(like: Tensor) -> Tensor:
+        return torch.randn(like.shape, generator=random).to(like)
+
+    params = {name: drawn(value) / 10 for name, value in model.named_parameters()}
+    probe = scale * drawn(like)
+    try:
+        outputs, calls = _calls(model, params, probe.clone())
+    except Exception:  # the model does not take any numbers
+        return None
+    seen = [call for call in calls if not isinstance(call.module, nn.Flatten | nn.Identity)]
+    if not seen or not is_plain_linear(seen[0].module) or shared_elsewhere(model, seen[0].module):
+        return None
+    layer, x, sums = seen[0]
+    name = next(name for name, module in model.named_modules() if module is layer)
+    alone = sum(call.module is layer for call in calls) == 1
+    raw = isinstance(x, Tensor) and torch.equal(x, probe.flatten(1))
+    whole = name and alone and raw and _is_all(model, name, params, sums, outputs)
+    return name if whole else None
 
 
 class _Call(NamedTuple):
