@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
 
 class SrpflError(Exception):
@@ -46,7 +46,17 @@ def whole(name: str, value: Any) -> int:
     >>> whole("rounds", 3)
     3
     """
-    try:
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
         return operator.index(value)
-    except TypeError:
-        raise ConfigError(f"{name} must be a whole number, not {value!r}") from None
+    raise ConfigError(f"{name} must be a whole number, not {value!r}")
+
+
+def number(name: str, value: Any) -> float:
+    """A number of any library, or one clear sentence.
+
+    >>> number("the margin", 0.5)
+    0.5
+    """
+    if isinstance(value, SupportsFloat) and not isinstance(value, bool):
+        return float(value)
+    raise ConfigError(f"{name} must be a number, not {value!r}")

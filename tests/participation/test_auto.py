@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -301,6 +301,10 @@ def test_wrong_parameters_are_refused() -> None:
         Auto(margin=1.0)
     with pytest.raises(ConfigError, match="patience must be at least 1"):
         Auto(patience=math.nan)
+    with pytest.raises(ConfigError, match="margin must be a number, not 'a tenth'"):
+        Auto(margin="a tenth")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="must be a whole number, not True"):
+        Auto(start=True).begin(8)
     with pytest.raises(ConfigError, match="waits for 9 clients but only 8"):
         Auto(start=9).begin(8)
 
@@ -349,6 +353,47 @@ def test_in_the_linear_case_it_beats_waiting_for_everyone_and_ends_where_that_en
     assert known is not None
     assert found < 0.5 * known
     assert auto.floor < 1.05 * fedrep.floor
+
+
+@dataclass(frozen=True)
+class SomeNever(Equal):
+    """Clients from this number on take for ever."""
+
+    first: int = 9
+
+    def times(self, *given: Any) -> Any:
+        return np.where(given[2] < self.first, 0.1 * (1 + given[2]), np.inf)
+
+
+@pytest.mark.parametrize("start", [1, 10])
+def test_whoever_takes_for_ever_is_not_waited_for(start: int) -> None:
+    run = srpfl.simulate(
+        data=srpfl.data.load("digits", clients=12, seed=0),
+        model=srpfl.models.MLP(64, (8,), classes=10),
+        algorithm=srpfl.FedAvg(),
+        participation=Auto(start=start),
+        clock=SomeNever(),
+        rounds=60,
+        evaluate_every=0,
+    )
+    assert [record.wait for record in run.rounds[5:]].count(12) < 5
+    assert all(
+        math.isfinite(record.decision["wait_all"]) for record in run.rounds if record.decision
+    )
+
+
+def test_it_says_when_everyone_answers_already() -> None:
+    run = srpfl.simulate(
+        data=srpfl.data.load("digits", clients=12, seed=0),
+        model=srpfl.models.MLP(64, (8,), classes=10),
+        algorithm=srpfl.FedAvg(),
+        participation=Auto(start=2),
+        clock=Equal(),
+        rounds=3,
+        evaluate_every=0,
+    )
+    reasons = [record.decision["why"] for record in run.rounds[1:] if record.decision]
+    assert reasons == ["everyone answers, and waiting for fewer would not be faster"] * 2
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -11,7 +11,7 @@ from srpfl.clock import DynamicExponential
 from srpfl.errors import RunFolderError
 from srpfl.participation import Auto, Everyone
 from srpfl.studies import auto_linear, auto_networks, auto_plots
-from srpfl.studies.auto import write_cells
+from srpfl.studies.auto import main, write_cells
 
 
 @pytest.fixture
@@ -66,6 +66,45 @@ def test_a_stopped_study_goes_on_and_is_summed_up_and_drawn(
     auto_plots.draw_waits(rows, tmp_path / "waits.png")
     assert (tmp_path / "ratios.png").exists()
     assert (tmp_path / "waits.png").exists()
+
+
+@pytest.mark.usefixtures("short")
+def test_what_a_stopped_study_left_half_done_is_done_again(tmp_path: Path) -> None:
+    file = tmp_path / "linear.jsonl"
+    settings = {"clocks": ["fixed"], "clients": [32], "communications": [0.0]}
+    auto_linear.study(file, seeds=[0, 1], **settings)  # type: ignore[arg-type]
+    whole = auto_linear.read(file)
+    for kept in (1, 4, 5):
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join(lines[:kept]) + lines[-1][:40])
+        auto_linear.study(file, seeds=[0, 1], **settings)  # type: ignore[arg-type]
+        assert auto_linear.read(file) == whole
+    assert auto_linear.study(file, seeds=[1], **settings) == whole[3:]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["linear", "--clients", "33"], "unknown number of clients '33'"),
+        (["linear", "--set", "rounds=3"], "--set is for networks"),
+        (["digits", "--seeds", "0"], "at least one seed"),
+        (["digits", "--clients", "32"], "--clients is for the linear case"),
+        (["digits", "--set", "rounds"], "name=value"),
+        (["digits", "--set", "rounds=abc"], "must be of type int, not 'abc'"),
+        (["digits", "--set", "rounds=4"], "targets are from round 8 on"),
+        (["digits", "--set", "participation=everyone"], "the study itself decides"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    arguments: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--out", str(tmp_path), "--runs", str(tmp_path)])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_networks_that_are_there_are_summed_up_anywhere_and_others_refused(

@@ -32,9 +32,6 @@ LINEAR = (SGD, HessianFreeMAML)  # rules that do to sums of gradients what they 
 LEAST, UPDATE = 10_000, 15
 SUMS = "sums of the first layer"
 SCALES = (1.0, 100.0)  # of inputs to try a model with: large ones may be treated otherwise
-    1.0,
-    100.0,
-)  # of inputs to try a model with: small and large ones may be treated otherwise
 
 
 @dataclass(frozen=True)

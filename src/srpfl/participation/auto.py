@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from srpfl.errors import ConfigError
+from srpfl.errors import ConfigError, number
 from srpfl.participation._arrivals import Arrivals
 from srpfl.participation._signal import Glance, Signal, Vector, look
 from srpfl.participation.base import STAGE, Call, Memory, Outcome, Sampling, checked_start
@@ -49,11 +49,11 @@ class Auto(Sampling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.memory) and self.memory >= 1):
+        if not 1 <= number("the memory", self.memory) < math.inf:
             raise ConfigError(f"the memory must be at least 1, not {self.memory}")
-        if not 0 <= self.margin < 1:
+        if not 0 <= number("the margin", self.margin) < 1:
             raise ConfigError(f"the margin must be at least 0 and below 1, not {self.margin}")
-        if not (math.isfinite(self.patience) and self.patience >= 1):
+        if not 1 <= number("the patience", self.patience) < math.inf:
             raise ConfigError(f"the patience must be at least 1, not {self.patience}")
 
     def begin(self, population: int) -> Memory:
@@ -71,7 +71,10 @@ class Auto(Sampling):
         )
 
     def learn(self, memory: Memory, outcome: Outcome) -> Memory:
-        times = [answer.time for answer in outcome.answers]
+        # Whoever takes for ever does not answer.
+        times = [answer.time for answer in outcome.answers if math.isfinite(answer.time)]
+        if not times:
+            return memory
         asked = outcome.call.ask
         return self.after(memory, look(outcome), times, asked, outcome.communication)
 
@@ -139,7 +142,8 @@ class Auto(Sampling):
             speeds = {wait: progress(wait) / max(duration(wait), 1e-12) for wait in ranks}
             enough = (1 - self.margin) * max(speeds.values())
             chosen = max(wait for wait, speed in speeds.items() if speed >= enough)
-            why = _reason(chosen, n, noise=fresh / n, gain=worth * squared)
+            every = chosen == ranks[-1]
+            why = _reason(chosen, n, every=every, noise=fresh / n, gain=worth * squared)
         cheap = [wait for wait in ranks if self.patience * duration(wait) <= spent]
         if cheap and chosen < cheap[-1]:
             chosen, why = cheap[-1], "so far it took so long that waiting for these costs little"
@@ -170,7 +174,9 @@ def choices(start: int, asked: int) -> list[int]:
     return sorted({*few, *(n for n in rest if n >= start), start, asked})
 
 
-def _reason(chosen: int, n: int, *, noise: float, gain: float) -> str:
+def _reason(chosen: int, n: int, *, every: bool, noise: float, gain: float) -> str:
+    if chosen == n and every:
+        return "everyone answers, and waiting for fewer would not be faster"
     if chosen == n:
         return "more answers would cost more time than they save"
     if chosen < n:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from srpfl.errors import ConfigError, whole
+from srpfl.errors import ConfigError, number, whole
 
 if TYPE_CHECKING:
     from srpfl.rounds import Answer
@@ -98,6 +98,7 @@ class Sampling:
     def __post_init__(self) -> None:
         if self.resample not in ("round", "stage"):
             raise ConfigError(f"resample must be 'round' or 'stage', not '{self.resample}'")
+        number("the sample", self.sample)
         if isinstance(self.sample, float) and not 0 < self.sample <= 1:
             raise ConfigError(
                 f"the sampled fraction must be above 0 and at most 1, not {self.sample}"

@@ -10,7 +10,9 @@ import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from srpfl.errors import ConfigError, SrpflError, unknown
 from srpfl.studies import auto_linear, auto_networks, auto_plots
 from srpfl.studies.auto_linear import Cell
 
@@ -19,6 +21,7 @@ LINEAR = {
     "linear": (("fixed", "dynamic"), (32, 128, 1024), auto_linear.COMMUNICATIONS),
     "uneven": (("pareto", "two-groups", "equal"), (128,), (0.0, 1.0, 10.0, 100.0)),
 }
+DECIDED = ("method", "seed", "participation", "communication")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,27 +38,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="an option of srpfl run, for networks, such as device=cuda or rounds=100",
     )  # fmt: skip
     given = parser.parse_args(arguments)
-    seeds = range(given.first_seed, given.first_seed + given.seeds)
-    if given.part in LINEAR:
-        clocks, clients, costs = LINEAR[given.part]
-        rows = auto_linear.study(
-            given.out / f"{given.part}.jsonl",
-            clocks=clocks,
-            clients=given.clients or clients,
-            seeds=seeds,
-            communications=costs,
-        )
-        table = auto_linear.cells(rows)
-        write_cells(given.out / f"{given.part}.csv", table)
-        print(json.dumps(auto_linear.verdict(table), indent=1))
-        auto_plots.draw_ratios(table, given.out / f"{given.part}-ratios.png")
-        auto_plots.draw_waits(rows, given.out / f"{given.part}-waits.png")
-    else:
-        options = {name: _value(value) for name, value in (o.split("=", 1) for o in given.options)}
-        found = auto_networks.study(given.part, given.runs, seeds=seeds, overrides=options)
-        auto_networks.write(given.out / f"{given.part}.json", found)
-        print(json.dumps(auto_networks.verdict(found), indent=1))
-        auto_plots.draw_decisions(found, given.out / f"{given.part}.png")
+    try:
+        if given.seeds < 1:
+            raise ConfigError(f"a study needs at least one seed, not {given.seeds}")
+        seeds = range(given.first_seed, given.first_seed + given.seeds)
+        (_linear if given.part in LINEAR else _networks)(given, seeds)
+    except SrpflError as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+
+
+def _linear(given: argparse.Namespace, seeds: range) -> None:
+    if given.options:
+        raise ConfigError("--set is for networks: the linear case has no options")
+    clocks, clients, costs = LINEAR[given.part]
+    for number in given.clients or ():
+        if number not in auto_linear.STARTS:
+            raise unknown("number of clients", str(number), map(str, auto_linear.STARTS))
+    rows = auto_linear.study(
+        given.out / f"{given.part}.jsonl",
+        clocks=clocks,
+        clients=given.clients or clients,
+        seeds=seeds,
+        communications=costs,
+    )
+    table = auto_linear.cells(rows)
+    write_cells(given.out / f"{given.part}.csv", table)
+    print(json.dumps(auto_linear.verdict(table), indent=1))
+    auto_plots.draw_ratios(table, given.out / f"{given.part}-ratios.png")
+    auto_plots.draw_waits(rows, given.out / f"{given.part}-waits.png")
+
+
+def _networks(given: argparse.Namespace, seeds: range) -> None:
+    if given.clients:
+        raise ConfigError("--clients is for the linear case: networks take --set clients=...")
+    options = dict(_option(text) for text in given.options)
+    found = auto_networks.study(given.part, given.runs, seeds=seeds, overrides=options)
+    auto_networks.write(given.out / f"{given.part}.json", found)
+    print(json.dumps(auto_networks.verdict(found), indent=1))
+    auto_plots.draw_decisions(found, given.out / f"{given.part}.png")
 
 
 def write_cells(file: Path, table: Sequence[Cell]) -> None:
@@ -69,13 +89,16 @@ def write_cells(file: Path, table: Sequence[Cell]) -> None:
             writer.writerow([*settings, *(f"{number:.4g}" for number in numbers)])
 
 
-def _value(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+def _option(text: str) -> tuple[str, Any]:
+    name, given, value = text.partition("=")
+    if not given:
+        raise ConfigError(f"an option is set as name=value, not '{text}'")
+    if name in DECIDED:
+        raise ConfigError(f"the study itself decides on {name}")
+    try:
+        return name, json.loads(value)  # numbers, true and false
+    except ValueError:
+        return name, value
 
 
 if __name__ == "__main__":

@@ -95,16 +95,27 @@ def study(
     seeds: Iterable[int],
     communications: Sequence[float] = COMMUNICATIONS,
 ) -> list[Row]:
-    """Run what the file does not hold yet, add it there, and return all of it."""
-    rows = read(file)
-    known = {(row.clock, row.clients, row.seed) for row in rows}
-    for number, seed in itertools.product(clients, seeds):
-        missing = [clock for clock in clocks if (clock, number, seed) not in known]
+    """Run what the file does not hold yet, add it there, and return all that was asked for."""
+    asked = list(itertools.product(clients, seeds))
+    needed = {("fedrep", None), ("schedule", None), *(("auto", cost) for cost in communications)}
+    held: dict[tuple[str, int, int], list[Row]] = {}
+    for row in read(file):
+        held.setdefault((row.clock, row.clients, row.seed), []).append(row)
+    for number, seed in asked:
+        for clock in clocks:
+            block = held.get((clock, number, seed), [])
+            if not needed <= {(row.method, row.communication) for row in block}:
+                held.pop((clock, number, seed), None)  # left behind by a study that was stopped
+    write(file, [row for block in held.values() for row in block], anew=True)
+    for number, seed in asked:
+        missing = [clock for clock in clocks if (clock, number, seed) not in held]
         if missing:
             new = compare(number, seed, missing, communications)
             write(file, new)
-            rows += new
-    return rows
+            for row in new:
+                held.setdefault((row.clock, row.clients, row.seed), []).append(row)
+    wanted = [(clock, number, seed) for number, seed in asked for clock in clocks]
+    return [row for key in wanted for row in held[key]]
 
 
 def compare(
@@ -228,14 +239,21 @@ def verdict(table: Sequence[Cell]) -> dict[str, Any]:
 
 
 def read(file: Path) -> list[Row]:
-    """The rows of a file, none if there is no file."""
+    """The rows of a file, none if there is no file. A last line that is not whole is left out."""
     if not file.exists():
         return []
-    return [Row(**json.loads(line)) for line in file.read_text().splitlines()]
+    *lines, _torn = file.read_text().split("\n")
+    return [Row(**json.loads(line)) for line in lines]
 
 
-def write(file: Path, rows: Sequence[Row]) -> None:
-    """Add rows to a file, all or (if the machine stops) some whole lines of them."""
+def write(file: Path, rows: Sequence[Row], *, anew: bool = False) -> None:
+    """Add rows to a file, all or (if the machine stops) some of them; or let it hold just these."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a") as out:
-        out.write("".join(json.dumps(vars(row), separators=(",", ":")) + "\n" for row in rows))
+    text = "".join(json.dumps(vars(row), separators=(",", ":")) + "\n" for row in rows)
+    if anew:
+        part = file.with_suffix(".part")
+        part.write_text(text)
+        part.replace(file)
+    else:
+        with file.open("a") as out:
+            out.write(text)

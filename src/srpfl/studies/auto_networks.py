@@ -11,6 +11,7 @@ from typing import Any
 
 from srpfl.cli.play import play_or_resume
 from srpfl.config import Config, build_participation
+from srpfl.errors import ConfigError
 from srpfl.methods import METHODS
 from srpfl.reproduce.grid import finished
 from srpfl.run import Run
@@ -65,7 +66,10 @@ def study(
     setting = SETTINGS[name]
     common = {**setting.options, "evaluate_every": 1, **setting.clock, **overrides}
 
-    longer = round(MORE_ROUNDS * common["rounds"])
+    rounds = Config.of(common, source=name).rounds or 0
+    if rounds < min(setting.marks):
+        raise ConfigError(f"targets are from round {min(setting.marks)} on, but rounds={rounds}")
+    longer = round(MORE_ROUNDS * rounds)
 
     def played(label: str, seed: int, **special: Any) -> Run:
         config = Config.of({**common, "seed": seed, **special}, source=name)
