@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from srpfl.engine import kernels
 from srpfl.engine.base import cross_entropy
-from srpfl.engine.layers import is_plain_linear, linear
+from srpfl.engine.layers import is_plain_linear, linear, shared_elsewhere
 from srpfl.engine.precision import Forward, Precision
 from srpfl.engine.steps import Batch, Carried
 from srpfl.engine.task import Task
@@ -99,10 +99,3 @@ def train_heads(task: Task, carried: Carried, batches: Batch, precision: Precisi
         precision.computed == torch.bfloat16,
     )
     return losses[None]
-
-
-def shared_elsewhere(model: nn.Module, layer: nn.Module) -> bool:
-    """Whether a layer's parameters are used under another name too (tied weights)."""
-    own = {id(parameter) for parameter in layer.parameters()}
-    every = [p for _, p in model.named_parameters(remove_duplicate=False) if id(p) in own]
-    return len(every) != len(own)

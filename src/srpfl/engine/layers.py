@@ -48,6 +48,13 @@ def is_plain_linear(module: nn.Module) -> bool:
     return type(module) in (nn.Linear, StackableLinear) and not hooked
 
 
+def shared_elsewhere(model: nn.Module, layer: nn.Module) -> bool:
+    """Whether a layer's parameters are used under another name too (tied weights)."""
+    own = {id(parameter) for parameter in layer.parameters()}
+    every = [p for _, p in model.named_parameters(remove_duplicate=False) if id(p) in own]
+    return len(every) != len(own)
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``nn.functional.linear`` with a rule for stacks."""
     outputs: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]

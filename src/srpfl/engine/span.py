@@ -19,8 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from srpfl.engine.features import Once
-from srpfl.engine.heads import shared_elsewhere
-from srpfl.engine.layers import is_plain_linear
+from srpfl.engine.layers import is_plain_linear, shared_elsewhere
 from srpfl.engine.precision import called
 from srpfl.engine.steps import Batch, Carried, Problem
 from srpfl.local import SGD, HessianFreeMAML, Rule

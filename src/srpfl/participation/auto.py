@@ -142,7 +142,7 @@ class Auto(Sampling):
             speeds = {wait: progress(wait) / max(duration(wait), 1e-12) for wait in ranks}
             enough = (1 - self.margin) * max(speeds.values())
             chosen = max(wait for wait, speed in speeds.items() if speed >= enough)
-            every = chosen == ranks[-1]
+            every = chosen == arrivals.asked
             why = _reason(chosen, n, every=every, noise=fresh / n, gain=worth * squared)
         cheap = [wait for wait in ranks if self.patience * duration(wait) <= spent]
         if cheap and chosen < cheap[-1]:
