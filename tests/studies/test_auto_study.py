@@ -49,16 +49,20 @@ def test_a_stopped_study_goes_on_and_is_summed_up_and_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "linear.jsonl"
-    settings = {"clocks": ["fixed"], "clients": [32], "communications": [0.0, 100.0]}
+    clocks = ["fixed", "dynamic"]
+    settings = {"clocks": clocks, "clients": [32], "communications": [0.0, 100.0]}
     first = auto_linear.study(file, seeds=[0], **settings)  # type: ignore[arg-type]
     played = []
     whole = auto_linear.compare
     monkeypatch.setattr(auto_linear, "compare", lambda *a: played.append(a[1]) or whole(*a))
     rows = auto_linear.study(file, seeds=[0, 1], **settings)  # type: ignore[arg-type]
     assert played == [1]
-    assert [row.floor for row in rows[: len(first)]] == [row.floor for row in first]
+    before = file.read_bytes()
+    auto_linear.study(file, seeds=[0, 1], **settings)  # type: ignore[arg-type]
+    assert file.read_bytes() == before
+    assert sorted(row.floor for row in rows if row.seed == 0) == sorted(row.floor for row in first)
     table = auto_linear.cells(auto_linear.read(file))
-    assert len(table) == 2 * len(auto_linear.TARGETS)
+    assert len(table) == 2 * len(clocks) * len(auto_linear.TARGETS)
     assert auto_linear.verdict(table)["cells"] == len(table)
     write_cells(tmp_path / "cells.csv", table)
     assert len((tmp_path / "cells.csv").read_text().splitlines()) == len(table) + 1

@@ -99,14 +99,14 @@ def study(
     asked = list(itertools.product(clients, seeds))
     needed = {("fedrep", None), ("schedule", None), *(("auto", cost) for cost in communications)}
     held: dict[tuple[str, int, int], list[Row]] = {}
-    for row in read(file):
+    for row in (found := read(file)):
         held.setdefault((row.clock, row.clients, row.seed), []).append(row)
     for number, seed in asked:
         for clock in clocks:
             block = held.get((clock, number, seed), [])
             if not needed <= {(row.method, row.communication) for row in block}:
                 held.pop((clock, number, seed), None)  # left behind by a study that was stopped
-    write(file, [row for block in held.values() for row in block], anew=True)
+    write(file, [r for r in found if (r.clock, r.clients, r.seed) in held], anew=True)
     for number, seed in asked:
         missing = [clock for clock in clocks if (clock, number, seed) not in held]
         if missing:
