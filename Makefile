@@ -1,17 +1,30 @@
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUNNABLE := $(VENV)/.runnable
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format docs pictures clean
+.PHONY: demo test test-all faults check format docs pictures clean deploy-faults
 
 demo: $(RUNNABLE)
 	$(BIN)/srpfl demo
 
 test: $(STAMP)
 	-$(BIN)/python tests/report/get_browser.py
-	$(BIN)/pytest
+	$(BIN)/pytest -m 'not slow and not faults'
+
+# The rest: long studies, real processes, and each kind of fault several times over.
+test-all: test
+	$(BIN)/pytest -m 'slow or faults' --trials 3
+
+# Every kind of fault twenty times, over all engines, and all properties on cases that are new each
+# time: many minutes, and nothing else should run beside it.
+faults: $(STAMP)
+	$(BIN)/pytest -m 'faults or hypothesis' --trials 20 --hypothesis-profile explore
+
+# Kills, lost answers and hostile nodes, on real processes; the table goes to docs.
+deploy-faults: $(STAMP)
+	$(BIN)/python tests/flower/deploy_faults.py
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -28,7 +41,7 @@ docs: $(STAMP)
 	$(BIN)/sphinx-build -W --keep-going -q docs site
 	@echo site/index.html
 
-# The pictures of README and docs, anew from the demo.
+# The pictures of README and docs, from the demo.
 pictures: demo
 	PYTHONPATH=tests/report $(BIN)/python docs/pictures.py runs/demo
 	PYTHONPATH=tests/report $(BIN)/python docs/pictures.py results/fig3/cifar10 cifar10-report 0.7

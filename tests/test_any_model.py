@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import srpfl
 import tiny
+from srpfl.clock.base import Work
+from srpfl.core.initial import initial_model
+from srpfl.core.split import state_of
 from srpfl.errors import ConfigError
-from srpfl.records import RoundRecord
-from srpfl.simulation import initial_model
-from srpfl.split import state_of
-from srpfl.watchers import Watcher
+from srpfl.loop.watchers import Watcher
+from srpfl.runs.records import RoundRecord
 
 STACKED = pytest.mark.parametrize("engine", ["loop", "vectorised"])
 
@@ -35,13 +37,32 @@ def shared(run: srpfl.Run) -> dict[str, Tensor]:
 
 
 @STACKED
-def test_frozen_parameters_stay_and_travel_with_their_part(engine: str) -> None:
+def test_frozen_parameters_are_neither_sent_nor_averaged_nor_saved(
+    engine: str, tmp_path: Path
+) -> None:
     model = network(nn.Linear(8, 8))
     model[1].weight.requires_grad_(False)
-    run = played(model, engine=engine)
+    run = played(model, engine=engine, out=tmp_path / "run")
     start = state_of(initial_model(model, seed=0))
-    assert torch.equal(shared(run)["1.weight"], start["1.weight"])
+    assert "1.weight" not in shared(run)
     assert not torch.equal(shared(run)["1.bias"], start["1.bias"])
+    for file in (tmp_path / "run").rglob("*.safetensors"):
+        assert not any("1.weight" in name for name in load_file(file))
+
+
+def test_the_clock_is_not_charged_for_frozen_parameters() -> None:
+    model = network(nn.Linear(8, 8))
+    moved: list[int] = []
+
+    class Noting(srpfl.FixedExponential):
+        def times(self, seed: int, round: int, clients: Any, population: int, work: Work) -> Any:
+            moved.append(work.up)
+            return super().times(seed, round, clients, population, work)
+
+    for frozen in (False, True):
+        model[1].weight.requires_grad_(not frozen)
+        played(model, clock=Noting(), rounds=1)
+    assert moved[0] - moved[1] == 8 * 8 * 4
 
 
 @STACKED
@@ -50,8 +71,10 @@ def test_a_phase_whose_parameters_are_all_frozen_does_nothing(engine: str) -> No
     model[0].requires_grad_(False)
     run = played(model, engine=engine)
     start = state_of(initial_model(model, seed=0))
-    assert all(torch.equal(value, start[name]) for name, value in shared(run).items())
-    assert run.rounds[-1].loss > 0  # of the head, which is trained
+    assert not shared(run)  # so each client trains a head of its own on fixed features
+    assert run.parts is not None
+    assert not torch.equal(run.parts.of(run.rounds[-1].participants[0])["3.bias"], start["3.bias"])
+    assert run.rounds[-1].loss > 0
 
 
 class Tied(nn.Module):
@@ -140,7 +163,7 @@ def test_each_use_of_a_dropout_layer_has_a_mask_of_its_own_and_each_pass_the_sam
     from srpfl.engine.precision import called
 
     model = with_keyed_dropout(Frugal()).train()
-    one, other = (called(model)({}, torch.ones(20, 4)) for _ in range(2))
+    one, other = (called(model)({}, torch.ones(20, 4))[0] for _ in range(2))
     assert torch.equal(one, other)
     assert not torch.equal(one[:, :4], one[:, 4:])
 
@@ -151,14 +174,31 @@ class Careless(nn.Module):
         self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
+        hidden = self.body(x)
+        outputs: Tensor = self.head(hidden + 0.1 * torch.randn_like(hidden))
+        return outputs
+
+
+class DropsByFunction(Careless):
+    def forward(self, x: Tensor) -> Tensor:
         outputs: Tensor = self.head(F.dropout(self.body(x), 0.5, self.training))
         return outputs
+
+
+def test_dropout_without_a_layer_drops_the_same_in_every_engine() -> None:
+    runs = [
+        tiny.simulate(model=DropsByFunction(), engine=engine, precision="float64")
+        for engine in ("loop", "vectorised", "workers")
+    ]
+    for run in runs[1:]:
+        for name, value in shared(runs[0]).items():
+            assert torch.allclose(value, shared(run)[name], rtol=1e-9, atol=0)
 
 
 def test_random_numbers_of_the_models_own_resume_exactly_one_client_at_a_time(
     tmp_path: Path,
 ) -> None:
-    choices: dict[str, Any] = {"model": Careless(), "engine": "auto"}
+    choices: dict[str, Any] = {"model": Careless(), "engine": "loop"}
     whole = tiny.simulate(**choices)
     with pytest.raises(KeyboardInterrupt):
         tiny.simulate(**choices, out=tmp_path / "run", watchers=[Stops()])
@@ -198,12 +238,23 @@ class Branching(nn.Module):
         return outputs
 
 
-@pytest.mark.parametrize("kind", [Recurrent, Branching])
-def test_what_cannot_be_stacked_is_trained_one_client_after_another(kind: Any) -> None:
-    plain, chosen = (tiny.simulate(model=kind(), engine=engine) for engine in ("loop", "auto"))
+@pytest.mark.parametrize("kind", [Branching, Careless])
+def test_what_cannot_be_stacked_is_trained_one_client_after_another_and_said(kind: Any) -> None:
+    plain = tiny.simulate(model=kind(), engine="loop")
+    with pytest.warns(srpfl.SrpflWarning, match="clients are trained one after another"):
+        chosen = tiny.simulate(model=kind(), engine="auto")
     assert tiny.same(shared(plain), shared(chosen))
-    with pytest.raises(ConfigError, match=r"vectorised engine cannot train this model .*'loop'"):
+    with pytest.raises(ConfigError, match=r"vectorised engine cannot train .*'loop'"):
         tiny.simulate(model=kind(), engine="vectorised")
+
+
+def test_recurrent_layers_are_stacked() -> None:
+    plain, stacked = (
+        tiny.simulate(model=Recurrent(), engine=engine, precision="float64")
+        for engine in ("loop", "vectorised")
+    )
+    for name, value in shared(plain).items():
+        assert torch.allclose(value, shared(stacked)[name], rtol=1e-9, atol=1e-12)
 
 
 def test_normalisation_without_parameters_learns_statistics_with_its_part() -> None:

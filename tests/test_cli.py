@@ -10,23 +10,35 @@ import pytest
 from command import srpfl
 from srpfl.cli import main
 from srpfl.engine.vectorised import VectorisedEngine
-from srpfl.methods import METHODS
+from srpfl.options.methods import METHODS
+from srpfl.runs.seal import seal
 
 SMALL = ["--data", "digits", "--clients", "8", "--rounds", "2", "--evaluate-every", "2"]
 
 
+# FedBN keeps layers of normalisation, which the usual model has none of.
+NORMALISED = """
+from torch import nn
+
+def net():
+    return nn.Sequential(nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 10))
+"""
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_by_its_name(method: str, tmp_path: Path) -> None:
-    done = srpfl("run", "--method", method, *SMALL, "--out", "run", "--json", cwd=tmp_path)
+    (tmp_path / "normalised.py").write_text(NORMALISED)
+    model = ("--model", "normalised:net") if method == "fedbn" else ()
+    words = ("run", "--method", method, *SMALL, *model, "--out", "run", "--json")
+    done = srpfl(*words, cwd=tmp_path)
     result = json.loads(done.stdout)
     assert result["method"] == method
     assert (result["seed"], result["rounds"]) == (0, 2)
     assert 0 <= result["accuracy"] <= 1
     assert result["time"] > 0
     assert len(result["participants"]) == 2
-    assert result["kind"] == (
-        "global" if method in ("fedavg", "flanp", "hf-maml") else "personalised"
-    )
+    assert (result["metric"], result["value"]) == ("accuracy", result["accuracy"])
+    assert result["kind"] == METHODS[method].algorithm.headline
     assert (tmp_path / "run" / "rounds.jsonl").exists()
 
 
@@ -41,7 +53,7 @@ def test_a_file_of_options_is_the_command_line_in_another_spelling(tmp_path: Pat
 
 
 def test_resume_of_a_finished_run_trains_nothing_and_says_the_same(tmp_path: Path) -> None:
-    first = srpfl("run", *SMALL, "--out", "run", "--json", cwd=tmp_path)
+    first = srpfl("run", *SMALL, "--out", "run", "--json", cwd=tmp_path, process=True)
     before = (tmp_path / "run" / "timing.jsonl").read_bytes()
     second = srpfl("run", "--resume", "run", "--json", cwd=tmp_path)
     assert json.loads(first.stdout) == json.loads(second.stdout)
@@ -58,11 +70,12 @@ def test_a_stopped_run_says_how_to_go_on(
 
     monkeypatch.setattr(VectorisedEngine, "train", stop)
     monkeypatch.setattr("sys.argv", ["srpfl", "run", "--rounds", "2", "--out", str(out)])
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # Ctrl-C is for the tests after this one
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 130
     said = capsys.readouterr().err
-    assert said.endswith(f"go on with: srpfl run --resume '{out}'\nsrpfl: stopped\n")
+    assert said.endswith(f"continue with: srpfl run --resume '{out}'\nsrpfl: stopped\n")
     monkeypatch.undo()
     srpfl("run", "--resume", str(out), cwd=tmp_path)
 
@@ -72,13 +85,20 @@ def test_compare_runs_methods_once_and_draws_them(tmp_path: Path) -> None:
     result = json.loads(srpfl(*arguments, cwd=tmp_path).stdout)
     assert [row["method"] for row in result["rows"]] == ["fedrep", "srpfl"]
     assert [row["seeds"] for row in result["rows"]] == [[0, 1], [0, 1]]
-    assert (tmp_path / "both" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / result["plot"]).read_bytes().startswith(b"\x89PNG")
+    assert result["baseline"] == "fedrep"
     again = srpfl(*arguments, cwd=tmp_path)
     assert json.loads(again.stdout) == result
     timing = (tmp_path / "both" / "srpfl-seed0" / "timing.jsonl").read_text()
     assert len(timing.splitlines()) == 2
-    folders = srpfl("compare", "both/fedrep-seed0", "both/srpfl-seed0", cwd=tmp_path)
-    assert "speed-up" in folders.stdout
+    one = ("compare", "both/fedrep-seed0", "both/srpfl-seed0")
+    folders = srpfl(*one, "--out", "both", cwd=tmp_path)
+    assert "speed-up over fedrep" in folders.stdout
+    assert "next: srpfl report both/fedrep-seed0 both/srpfl-seed0 --open" in folders.stdout
+    # Another comparison does not write over the picture of the first.
+    assert len(list((tmp_path / "both").glob("*.png"))) == 2
+    unknown = srpfl(*one, "--baseline", "fedprox", cwd=tmp_path, fails=True)
+    assert "unknown baseline 'fedprox'" in unknown.stderr
 
 
 def test_compare_keeps_runs_of_one_method_apart_that_differ_in_more_than_the_seed(
@@ -87,7 +107,7 @@ def test_compare_keeps_runs_of_one_method_apart_that_differ_in_more_than_the_see
     run = ("run", "--method", "fedper", *SMALL, "--out")
     srpfl(*run, "one", cwd=tmp_path)
     srpfl(*run, "two", "--epochs", "2", cwd=tmp_path)
-    auto = ("--participation", "adaptive", "--communication", "10")
+    auto = ("--participation", "auto", "--communication", "10")
     srpfl(*run, "three", *auto, cwd=tmp_path)
     (tmp_path / "fedper").mkdir()  # a folder called like a method is no run
     done = srpfl("compare", "one", "two", "three", "--json", cwd=tmp_path)
@@ -117,7 +137,7 @@ def test_a_run_without_a_folder_gets_one(tmp_path: Path) -> None:
         (["--metod", "fedrep"], "No such option"),
         (["--start", "51"], "waits for 51 clients but only 50 are asked"),
         (["--shards", "11"], "11"),
-        (["--lr", "nan"], "learning rate must be a positive, finite number"),
+        (["--lr", "nan"], "'lr' must be a finite number"),
         (["--lr", "1e9", "--clients", "8"], "in round 1: lower the learning rate"),
         (["--personal", "fc9"], "the model has no part named 'fc9'"),
         (["--personal", "fc1,fc2,fc3"], "makes everything personal"),
@@ -132,7 +152,7 @@ def test_a_run_without_a_folder_gets_one(tmp_path: Path) -> None:
         (["--resume", "nowhere"], "nowhere holds no run"),
         (["--precision", "float7"], "float7"),
         (["--evaluations", "global"], "has no global accuracy"),
-        (["--method", "hf-maml", "--lr", "nan"], "learning rate must be a positive, finite number"),
+        (["--lr", "-1"], "learning rate must be a positive, finite number"),
         (["--tuning-epochs", "-1"], "zero or more"),
         (["--device", "meta"], "unknown device 'meta'"),
         (["--rate", "1e-320"], "rate of a clock must be a positive number"),
@@ -187,7 +207,7 @@ def test_an_unwritable_folder_is_one_sentence(tmp_path: Path) -> None:
 def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
     from srpfl.cli import COMMANDS
 
-    for name in COMMANDS:
+    for name in (name for names in COMMANDS.values() for name in names):
         assert f"srpfl {name}" in srpfl(name, "--help", cwd=tmp_path).stdout
 
 
@@ -211,7 +231,7 @@ def test_a_run_that_is_older_than_an_option_goes_on(tmp_path: Path) -> None:
     whole = (tmp_path / "run" / "rounds.jsonl").read_bytes()
     file = tmp_path / "run" / "config.json"
     config = json.loads(file.read_text())
-    del config["options"]["per_client"]
-    file.write_text(json.dumps(config))
+    del config["options"]["per_client"], config["sum"]  # which is newer still
+    file.write_text(seal(json.dumps(config)))
     srpfl("run", "--resume", "run", cwd=tmp_path)
     assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == whole

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from srpfl.core.plan import Phase, Plan
+from srpfl.core.rules import SGD, Adam, HessianFreeMAML
+from srpfl.core.split import Params
 from srpfl.errors import ConfigError
-from srpfl.local import SGD, Adam, HessianFreeMAML, Phase, Plan
-from srpfl.split import Params
 
 
 def quartic(w: Tensor) -> Tensor:
@@ -40,7 +41,7 @@ START = torch.tensor([0.3, -0.7, 0.5], dtype=torch.float64)
 )
 def test_rules_are_pytorchs_optimisers(rule, reference) -> None:
     params = {"weight": START.clone()}
-    state = rule.start(params)
+    state = rule.start(params, {})
     w = START.clone().requires_grad_()
     optimiser = reference([w])
     for _ in range(5):

@@ -12,11 +12,13 @@ import srpfl
 import tiny
 from srpfl.algorithms import FedRep
 from srpfl.clock import Work
+from srpfl.core.split import partition, state_of
 from srpfl.engine.loop import LoopEngine
 from srpfl.errors import DivergedError
-from srpfl.population import PersonalParts, VirtualTransport
-from srpfl.rounds import initial_state, play
-from srpfl.split import partition, state_of
+from srpfl.loop.population import VirtualTransport
+from srpfl.loop.rounds import check_finite, initial_state, play
+from srpfl.participation.base import Answer
+from srpfl.runs.state import ClientParts
 
 
 def world(data=None, participation=None, clock=None, seed=0):
@@ -25,12 +27,12 @@ def world(data=None, participation=None, clock=None, seed=0):
     net, algorithm = tiny.model(), FedRep(head_epochs=2, body_epochs=1)
     participation = participation or srpfl.FirstN(n=2)
     shared, personal = partition(state_of(net), algorithm.is_personal(net))
-    parts = PersonalParts(personal)
+    parts = ClientParts(personal)
     transport = VirtualTransport(
         data=data,
         engine=LoopEngine(net, data),
         clock=clock or srpfl.FixedExponential(),
-        plan=algorithm.plan(net),
+        plans=algorithm.plans(net),
         parts=parts,
         seed=seed,
     )
@@ -122,3 +124,11 @@ def test_partial_participation_waits_for_the_fastest_of_those_asked() -> None:
         assert record.participants == sorted(asked, key=lambda client: times[client])[:2]
         seen.add(tuple(sorted(asked)))
     assert len(seen) > 1
+
+
+def test_a_loss_from_which_no_training_comes_back_ends_the_run() -> None:
+    shared = {"w": torch.zeros(2)}
+    check_finite([Answer(3, 1.0, shared, 1e29, 5)], shared, 0)
+    for loss in (2e30, -2e30, float("nan")):
+        with pytest.raises(DivergedError, match=r"client 3 came to loss .* in round 1"):
+            check_finite([Answer(3, 1.0, shared, loss, 5)], shared, 0)

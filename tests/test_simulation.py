@@ -18,11 +18,11 @@ from safetensors import SafetensorError
 
 import srpfl
 import tiny
+from srpfl.core.initial import initial_model
+from srpfl.core.split import partition, state_of
 from srpfl.engine.base import Job
 from srpfl.engine.loop import LoopEngine
 from srpfl.errors import ConfigError, DataError, DivergedError, RunFolderError
-from srpfl.simulation import initial_model
-from srpfl.split import partition, state_of
 
 RECORDS = ("config.json", "rounds.jsonl", "evaluations.jsonl")
 
@@ -77,9 +77,9 @@ def test_evaluation_does_not_depend_on_the_order_of_clients() -> None:
     shared, personal = partition(state_of(net), algorithm.adapts(net))
 
     def scores(clients):
-        plan = algorithm.tuning(net)
-        job = Job(0, 3, "evaluate/personalised", clients, shared, [personal] * 6, plan)
-        found = LoopEngine(net, tiny.data()).test(job)
+        plans = (algorithm.tuning(net),)
+        job = Job(0, 3, "evaluate/personalised", clients, shared, [personal] * 6, plans)
+        [found] = LoopEngine(net, tiny.data()).test([job])
         return sorted(found, key=lambda score: score.client)
 
     assert scores([0, 1, 2, 3, 4, 5]) == scores([5, 3, 1, 0, 2, 4])
@@ -91,11 +91,11 @@ def test_hf_mamls_adaptation_does_not_leak_into_the_next_clients_test() -> None:
     assert alone.kind == "global"
 
     net = tiny.model()
-    plan = srpfl.HFMAML().adaptation(net)
+    plans = (srpfl.HFMAML().adaptation(net),)
     for client in range(6):
-        job = Job(0, 2, "evaluate/global", [client], run.state.shared, [{}], plan)
-        [score] = LoopEngine(net, tiny.data()).test(job)
-        assert score.correct / score.total == alone.clients[client]
+        job = Job(0, 2, "evaluate/global", [client], run.state.shared, [{}], plans)
+        [[score]] = LoopEngine(net, tiny.data()).test([job])
+        assert score.sums[0] / score.weight == alone.clients[client]
 
 
 def test_resuming_goes_on_exactly(tmp_path: Path) -> None:
@@ -115,8 +115,12 @@ def test_resuming_goes_on_exactly(tmp_path: Path) -> None:
         assert tiny.same(whole.parts.of(client), resumed.parts.of(client))
 
 
-@pytest.mark.parametrize("every", [1, 4])
-def test_kill_9_loses_nothing(tmp_path: Path, every: int) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("every", "method"),
+    [(1, "fedrep"), (4, "fedrep"), (4, "scaffold"), (1, "fedadam"), (4, "ditto")],
+)
+def test_kill_9_loses_nothing(tmp_path: Path, every: int, method: str) -> None:
     """A run is killed in the middle and resumed: the records are those of a run left alone."""
     script = Path(__file__).with_name("long_run.py")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -124,7 +128,7 @@ def test_kill_9_loses_nothing(tmp_path: Path, every: int) -> None:
     def start(folder: Path, *flags: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         return subprocess.Popen(
-            [sys.executable, str(script), str(folder), str(every), *flags], env=environment
+            [sys.executable, str(script), str(folder), str(every), method, *flags], env=environment
         )
 
     assert start(whole).wait(120) == 0
@@ -139,6 +143,11 @@ def test_kill_9_loses_nothing(tmp_path: Path, every: int) -> None:
     assert process.wait(30) == -signal.SIGKILL
     assert start(killed, "--resume").wait(120) == 0
     assert records(whole) == records(killed)
+    for kind in ("shared", "*"):  # the server's weights and slots, and what clients keep
+        names = {file.relative_to(whole) for file in whole.rglob(f"{kind}.safetensors")}
+        newest = [name for name in names if name.parts[:2] == ("checkpoints", "000015")]
+        for name in newest:
+            assert (whole / name).read_bytes() == (killed / name).read_bytes()
 
 
 def run_of_six(folder: Path) -> None:
@@ -212,6 +221,7 @@ def test_bytes_that_are_no_text_are_said_and_their_round_is_played_again(
     assert records(tmp_path / "whole") == records(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_lost_records_are_said_and_their_rounds_played_again(tmp_path: Path, capsys) -> None:
     run_of_six(tmp_path / "whole")
     for name, damage in {
@@ -290,7 +300,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def full(*_: object) -> None:
         raise SafetensorError("No space left on device (os error 28)")
 
-    monkeypatch.setattr("srpfl.checkpoint.save_file", full)
+    monkeypatch.setattr("srpfl.runs.checkpoint.save_file", full)
     with pytest.raises(RunFolderError, match=r"cannot save the state to .*No space left"):
         tiny.simulate(out=tmp_path / "run")
 
@@ -309,7 +319,7 @@ def test_a_folder_in_use_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="already holds a run"):
         tiny.simulate(out=tmp_path / "run")
     with pytest.raises(RunFolderError, match=r"holds another run .it differs in rounds"):
-        tiny.simulate(out=tmp_path / "run", rounds=7, resume=True)
+        tiny.simulate(out=tmp_path / "run", rounds=5, resume=True)
     assert records(tmp_path / "run") == before
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("precious")

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from srpfl.core.split import combine, last_linear, outside, partition, predicate, state_of
 from srpfl.errors import ConfigError
-from srpfl.split import combine, last_linear, outside, partition, predicate, state_of
 
 names = st.sets(st.text("abc.", min_size=1, max_size=6), max_size=8)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from srpfl import theory
 from srpfl.errors import ConfigError
-from srpfl.theory import Setting
+from srpfl.theory import Assumptions
 
 PAPER = {"start": 4, "a": 0.25, "c_hat": 1.4}
 SIZES = [2**e for e in range(6, 18)]
@@ -61,7 +61,7 @@ def test_the_limits_of_the_first_three_stages_are_above_the_start_for_every_a() 
         assert theory.limit(4 * 4, start=4, a=float(a)) > 1 - 1e-12
 
 
-def iterate(setting: Setting) -> tuple[list[tuple[int, int, float]], int]:
+def iterate(setting: Assumptions) -> tuple[list[tuple[int, int, float]], int]:
     """Section 7 of the specification, word by word: the reference for `compare`."""
     q, start = math.sqrt(1 - setting.a), setting.start
 
@@ -111,7 +111,7 @@ def iterate(setting: Setting) -> tuple[list[tuple[int, int, float]], int]:
 def test_rounds_and_distances_are_those_of_iterating_the_contraction(
     start: int, ratio: float, a: float, c: float, c_hat: float, rate: float
 ) -> None:
-    setting = Setting(
+    setting = Assumptions(
         clients=math.ceil(start * ratio), start=start, a=a, c=c, c_hat=c_hat, rate=rate
     )
     answer = theory.compare(setting)
@@ -122,7 +122,7 @@ def test_rounds_and_distances_are_those_of_iterating_the_contraction(
 
 
 def test_the_times_are_rounds_times_what_a_round_takes() -> None:
-    setting = Setting(clients=150, c=2.0, rate=0.5, **PAPER)
+    setting = Assumptions(clients=150, c=2.0, rate=0.5, **PAPER)
     answer = theory.compare(setting)
     assert [s.n for s in answer.stages] == [4, 8, 16, 32, 64, 128, 150]
     assert answer.srpfl.rounds == sum(s.rounds for s in answer.stages)
@@ -137,29 +137,31 @@ def test_the_times_are_rounds_times_what_a_round_takes() -> None:
 
 def test_a_run_ends_at_epsilon_even_before_all_clients_are_needed() -> None:
     # N just above 64·n0: the limit at n = 256 is already below ε.
-    answer = theory.compare(Setting(clients=257, **PAPER))
+    answer = theory.compare(Assumptions(clients=257, **PAPER))
     assert answer.stages[-1].rounds == 0
     assert answer.stages[-1].distance <= answer.epsilon
 
 
 def test_the_rate_only_scales_the_clock() -> None:
-    slow, fast = (theory.compare(Setting(clients=300, c=1.0, rate=r, **PAPER)) for r in (0.1, 10))
+    slow, fast = (
+        theory.compare(Assumptions(clients=300, c=1.0, rate=r, **PAPER)) for r in (0.1, 10)
+    )
     assert [s.rounds for s in slow.stages] == [s.rounds for s in fast.stages]
     assert slow.speedup == pytest.approx(fast.speedup)
 
 
 def test_the_speedup_grows_with_the_clients_and_passes_ten() -> None:
-    speedups = [theory.compare(Setting(clients=n, c=0.0, **PAPER)).speedup for n in SIZES]
+    speedups = [theory.compare(Assumptions(clients=n, c=0.0, **PAPER)).speedup for n in SIZES]
     assert all(low < high for low, high in itertools.pairwise(speedups))
     assert speedups[-1] > 10
 
 
 def test_communication_eats_the_speedup() -> None:
-    dear = [theory.compare(Setting(clients=n, c=10.0, **PAPER)).speedup for n in SIZES]
+    dear = [theory.compare(Assumptions(clients=n, c=10.0, **PAPER)).speedup for n in SIZES]
     assert max(dear) < 2
     assert min(dear) < 1  # it may lose a little: doubling looks one stage ahead, not to the end
     for n in SIZES:
-        assert theory.compare(Setting(clients=n, c=1e6, **PAPER)).speedup == pytest.approx(
+        assert theory.compare(Assumptions(clients=n, c=1e6, **PAPER)).speedup == pytest.approx(
             1, abs=1e-3
         )
 
@@ -167,7 +169,7 @@ def test_communication_eats_the_speedup() -> None:
 def test_the_speedup_shrinks_as_the_target_needs_all_clients() -> None:
     for clients in (2**10, 2**17):
         speedups = [
-            theory.compare(Setting(clients=clients, start=4, a=0.25, c_hat=c_hat)).speedup
+            theory.compare(Assumptions(clients=clients, start=4, a=0.25, c_hat=c_hat)).speedup
             for c_hat in (1.4, 1.2, 1.1, 1.01, 1.001, 1 + 1e-6, 1 + 1e-12)
         ]
         assert all(high > low for high, low in itertools.pairwise(speedups))
@@ -175,7 +177,7 @@ def test_the_speedup_shrinks_as_the_target_needs_all_clients() -> None:
 
 
 def test_the_optimal_schedule_waits_as_the_analysis_says_and_then_for_everyone() -> None:
-    setting = Setting(clients=150, **PAPER)
+    setting = Assumptions(clients=150, **PAPER)
     stages = theory.compare(setting).stages
     expected = [stage.n for stage in stages for _ in range(stage.rounds)]
     policy = theory.optimal_schedule(setting)
@@ -186,14 +188,14 @@ def test_the_optimal_schedule_waits_as_the_analysis_says_and_then_for_everyone()
 
 
 def test_the_optimal_schedule_ends_with_everyone_even_if_the_analysis_did_not_need_them() -> None:
-    policy = theory.optimal_schedule(Setting(clients=257, **PAPER))
+    policy = theory.optimal_schedule(Assumptions(clients=257, **PAPER))
     assert policy.call({}, 10**6, population=257).wait == 257
 
 
 @pytest.mark.parametrize("clients", [2**7, 2**12, 2**17])
 @pytest.mark.parametrize("c", [0.0, 1.0])
 def test_the_lemma_bounds_the_exact_rounds(clients: int, c: float) -> None:
-    setting = Setting(clients=clients, c=c, **PAPER)
+    setting = Assumptions(clients=clients, c=c, **PAPER)
     exact = [stage.rounds for stage in theory.compare(setting).stages]
     lemma = theory.lemma_rounds(setting)
     assert lemma[0] is None
@@ -205,13 +207,13 @@ def test_the_lemma_bounds_the_exact_rounds(clients: int, c: float) -> None:
 def test_the_lemma_is_what_the_paper_prints() -> None:
     wait = [theory.expected_wait(n, 256) for n in (16, 32, 64)]
     printed = 2 * math.log(math.sqrt(2) * (wait[2] - wait[1]) / (wait[1] - wait[0]))
-    bound = theory.lemma_rounds(Setting(clients=256, **PAPER))[3]
+    bound = theory.lemma_rounds(Assumptions(clients=256, **PAPER))[3]
     assert bound == pytest.approx(printed / math.log(1 / (1 - 0.25)))
 
 
 def test_theorem_2_is_asymptotic() -> None:
     # Its lower bound for FedRep is log₂N·(log₂N + 2·log₂(1/(ĉ−1)))/log₂(1/(1−a)).
-    setting = Setting(clients=2**14, c=0.0, **PAPER)
+    setting = Assumptions(clients=2**14, c=0.0, **PAPER)
     closeness = -math.log2(0.4)
     claimed = 14 * (14 + 2 * closeness) / -math.log2(0.75)
     assert theory.compare(setting).fedrep.time < claimed
@@ -225,7 +227,7 @@ def test_theorem_2_bounds_the_ratio_wherever_we_looked() -> None:
         (0.0, 1.0, 10.0, 100.0), (1.0001, 1.1, 1.2, 1.4, 1.414), (0.01, 0.25), (1, 4, 16)
     ):
         for clients in (2**10, 2**14, 2**20):
-            setting = Setting(clients=clients, start=start, a=a, c=c, c_hat=c_hat)
+            setting = Assumptions(clients=clients, start=start, a=a, c=c, c_hat=c_hat)
             answer = theory.compare(setting)
             assert 1 / answer.speedup < answer.bound
 
@@ -257,17 +259,17 @@ def test_the_sample_size_has_the_square_that_the_proof_needs() -> None:
 )
 def test_a_bad_setting_is_refused_in_one_sentence(change: dict[str, float], named: str) -> None:
     with pytest.raises(ConfigError, match=named) as refusal:
-        Setting(**{"clients": 128, "start": 4, "a": 0.25, "c": 0.0, "c_hat": 1.4} | change)  # type: ignore[arg-type]
+        Assumptions(**{"clients": 128, "start": 4, "a": 0.25, "c": 0.0, "c_hat": 1.4} | change)  # type: ignore[arg-type]
     assert str(refusal.value).count("\n") == 0
 
 
 def test_the_advice_about_too_few_clients_is_right() -> None:
     with pytest.raises(ConfigError, match=r"raise clients to (\d+)") as refusal:
-        Setting(clients=20, **PAPER)
+        Assumptions(clients=20, **PAPER)
     enough = int(str(refusal.value).split("raise clients to ")[1].split()[0])
-    Setting(clients=enough, **PAPER)
+    Assumptions(clients=enough, **PAPER)
     with pytest.raises(ConfigError):
-        Setting(clients=enough - 1, **PAPER)
+        Assumptions(clients=enough - 1, **PAPER)
 
 
 def test_the_theory_itself_imports_nothing_heavy() -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 import srpfl
+from srpfl.core.split import Params
 from srpfl.data.base import Pooled, Samples
 from srpfl.engine.base import Job
 from srpfl.engine.loop import LoopEngine
-from srpfl.split import Params, partition, state_of
 
 
 def data(clients: int = 6, per_client: int = 12, features: int = 4, classes: int = 3) -> Pooled:
@@ -51,9 +51,12 @@ def train_once(
 ) -> tuple[Params, Params, list[Any]]:
     """One local update of some clients from the same state: (shared, personal, results)."""
     net = net or model()
-    shared, personal = partition(state_of(net), algorithm.is_personal(net))
-    job = Job(0, 0, "train", clients, shared, [personal] * len(clients), algorithm.plan(net))
-    return shared, personal, LoopEngine(net, data()).train(job)
+    parts = algorithm.split(net)
+    personal = [parts.personal] * len(clients)
+    job = Job(0, 0, "train", clients, parts.shared, personal, algorithm.plans(net))
+    [locals_] = LoopEngine(net, data()).train([job])
+    replies = [local.reply for local in locals_]
+    return parts.shared, parts.personal, replies
 
 
 def same(one: Params, other: Params) -> bool:

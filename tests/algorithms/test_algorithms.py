@@ -8,9 +8,9 @@ from torch import nn
 
 import srpfl
 import tiny
-from srpfl.algorithms.base import weighted_mean
+from srpfl.core.means import weighted_mean
+from srpfl.core.split import combine, partition, predicate, state_of
 from srpfl.errors import ConfigError
-from srpfl.split import combine, partition, predicate, state_of
 
 
 def test_fedavg_with_one_client_and_one_step_is_plain_sgd() -> None:
@@ -98,7 +98,7 @@ def test_momentum_lives_through_the_phases_of_one_update() -> None:
 
     class Twice(srpfl.FedAvg):
         def phases(self, shared, personal):
-            return tuple(srpfl.local.Phase(names, steps=1) for _ in range(2))
+            return tuple(srpfl.core.plan.Phase(names, steps=1) for _ in range(2))
 
     rule = srpfl.SGD(lr=0.1, momentum=0.9)
     _, _, [two] = tiny.train_once(Twice(rule=rule, batch_size=12))
@@ -121,7 +121,7 @@ def test_dropout_depends_on_the_client_and_not_on_its_neighbours() -> None:
 @pytest.mark.parametrize("personal", [lambda name: False, lambda name: True])
 def test_a_split_into_nothing_or_everything_is_refused(personal) -> None:
     with pytest.raises(ConfigError, match="needs a shared and a personal part"):
-        srpfl.FedRep(personal=personal).plan(tiny.model())
+        srpfl.FedRep(personal=personal).plans(tiny.model())
 
 
 def test_any_module_can_be_split_by_a_predicate() -> None:

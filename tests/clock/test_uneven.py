@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from srpfl.clock import Clock, Equal, Pareto, TwoGroups, Work
-from srpfl.config import Config, build_clock
 from srpfl.errors import ConfigError
+from srpfl.options.choices import build_clock
+from srpfl.options.config import Config
 
 
 def times(clock: Clock, clients: int = 10_000, round: int = 0) -> np.ndarray:

@@ -96,3 +96,45 @@ def write_hub_cifar10(folder: Path, rows: int = 40) -> np.ndarray:
             {"img": [png(image) for image in images], "label": [n % 10 for n in range(count)]},
         )
     return pictures(rows, (32, 32, 3), rows)
+
+
+def write_shakespeare(folder: Path, roles: dict[str, list[str]]) -> Path:
+    """Speeches of several roles in turn: everybody's first, then everybody's second, and so on."""
+    rows = [
+        (role, speeches[turn])
+        for turn in range(max(map(len, roles.values())))
+        for role, speeches in roles.items()
+        if turn < len(speeches)
+    ]
+    return write_parquet(
+        folder / "train-00000-of-00001.parquet",
+        {"character_id": [role for role, _ in rows], "text": [speech for _, speech in rows]},
+    )
+
+
+def school_columns(schools: int = 3, each: int = 10) -> dict[str, list[Any]]:
+    """Every fifth pupil is for tests; the score is the pupil's number."""
+    pupils = range(schools * each)
+    rng = np.random.default_rng(0)
+    return {
+        "school": [1 + pupil % schools for pupil in pupils],
+        "features": rng.integers(0, 2, (len(pupils), 28)).astype(np.float32).tolist(),
+        "score": [float(pupil) for pupil in pupils],
+        "split": ["test" if pupil // schools % 5 == 4 else "train" for pupil in pupils],
+    }
+
+
+def har_columns(persons: int = 3, each: int = 18, width: int = 1152) -> dict[str, list[Any]]:
+    """Windows in the order of time: twelve (blocked: eleven, then a gap) for training, six for
+    tests. The first number of a window is its row."""
+    rows = range(persons * each)
+    values = np.random.default_rng(0).normal(size=(len(rows), width)).astype(np.float32)
+    values[:, 0] = rows
+    at = [row % each for row in rows]
+    return {
+        "subject": [1 + row // each for row in rows],
+        "label": [row % 6 for row in rows],
+        "split": ["train" if place < 12 else "test" for place in at],
+        "split_blocked": ["train" if p < 11 else "gap" if p == 11 else "test" for p in at],
+        "window" if width == 1152 else "features": values.tolist(),
+    }

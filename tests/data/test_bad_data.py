@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import pickle
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srpfl.data import IID, load
+from srpfl.data import IID, Natural, load
 from srpfl.errors import ConfigError, DataError, SrpflError
 
 from .made_up import (
@@ -247,7 +246,7 @@ def test_a_damaged_idx_file(tmp_path: Path, content: bytes, sentence: str) -> No
 def test_a_gzip_that_is_cut_short(tmp_path: Path) -> None:
     write_mnist(tmp_path, suffix=".gz")
     path = tmp_path / "train-labels-idx1-ubyte.gz"
-    path.write_bytes(gzip.compress(bytes(1000))[:-9])
+    path.write_bytes(path.read_bytes()[:-9])
     assert f"{path} cannot be read: " in refused("mnist", tmp_path)
 
 
@@ -289,8 +288,23 @@ def test_a_binary_batch_that_is_cut_short(tmp_path: Path) -> None:
             json.dumps({"user_data": {"f1": {"x": [[0.5] * 784], "y": [62]}}}),
             "has the label 62, but the labels of femnist are 0 to 61",
         ),
+        (
+            json.dumps({"user_data": {"f1": {"x": [[0.5] * 784], "y": [1.7]}}}),
+            "has the label 1.7: labels must be whole numbers",
+        ),
+        (
+            json.dumps({"user_data": {"f1": {"x": [[0.5] * 784], "y": [True]}}}),
+            "has the label True: labels must be whole numbers",
+        ),
+        ('{"user_data": {"f1": {"x": [], "y": []}, "f1": {}}}', "'f1' is there more than once"),
+        ("[" * 100_000, "cannot be read as LEAF's JSON"),
+        ('{"user_data": ' * 50_000, "cannot be read as LEAF's JSON"),
+        (
+            json.dumps({"user_data": {"f" * 2000: {"x": [[0.5] * 784], "y": [1]}}}),
+            "has a name of 2,000 characters, more than 1,000",
+        ),
     ],
-    ids=range(6),
+    ids=range(12),
 )
 def test_bad_leaf(tmp_path: Path, content: str, sentence: str) -> None:
     write_leaf(tmp_path)
@@ -299,6 +313,14 @@ def test_bad_leaf(tmp_path: Path, content: str, sentence: str) -> None:
     got = refused("femnist", tmp_path)
     assert str(path) in got
     assert sentence in got
+
+
+def test_a_leaf_writer_in_two_files_keeps_both_parts(tmp_path: Path) -> None:
+    write_leaf(tmp_path, people=2, each=20)
+    path = next((tmp_path / "train").iterdir())
+    path.with_name("more.json").write_text(path.read_text())
+    data = load("femnist", data_dir=tmp_path, clients=2, partition=Natural())
+    assert [data.size(client) for client in range(data.clients)] == [40, 40]
 
 
 def npz(path: Path, **changed: np.ndarray) -> Path:
@@ -325,9 +347,11 @@ def npz(path: Path, **changed: np.ndarray) -> Path:
             {"x_test": np.array([[0, 1], [0, np.nan], [1, 1]])},
             "row 1 of x_test in {} has a value that is not a finite number",
         ),
+        ({"x_train": np.ones((6, 2), complex)}, "x_train in {} must hold real numbers"),
+        ({"x_train": np.full((6, 2), 1e300)}, "row 0 of x_train in {} has a value that is not"),
         ({"x_train": np.array([Bomb()] * 6)}, "{} cannot be read as an .npz of plain arrays"),
     ],
-    ids=range(8),
+    ids=range(10),
 )
 def test_bad_arrays(tmp_path: Path, changed: dict[str, np.ndarray], sentence: str) -> None:
     path = npz(tmp_path / "mine.npz", **changed)

@@ -77,6 +77,46 @@ def test_a_damaged_cache_is_built_anew(tmp_path: Path, cache: Path, decoded: lis
     assert len(decoded) == 8
 
 
+@pytest.mark.parametrize("name", ["x_train", "y_train", "x_test", "y_test"])
+def test_flipped_pixels_and_changed_labels_are_noticed(
+    name: str,
+    tmp_path: Path,
+    cache: Path,
+    decoded: list[Path],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With size and time kept, as a failing disk or a stranger would leave them."""
+    write_hub_cifar10(tmp_path)
+    before = [np.array(array) for array in cifar(tmp_path).train_pool]
+    (file,) = cache.glob(f"*/{name}.npy")
+    was, content = file.stat(), bytearray(file.read_bytes())
+    content[-5] ^= 1
+    file.write_bytes(content)
+    os.utime(file, ns=(was.st_atime_ns, was.st_mtime_ns))
+    after = cifar(tmp_path)
+    assert len(decoded) == 4
+    assert f"({name}.npy is not what was kept): cifar10-Parquet is decoded again" in caplog.text
+    for one, other in zip(before, after.train_pool, strict=True):
+        assert (one == other).all()
+    cifar(tmp_path)
+    assert len(decoded) == 4  # and what was built anew is kept
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"x_train": 5}', None])
+def test_a_cache_without_its_checksums_is_built_anew(
+    text: str | None, tmp_path: Path, cache: Path, decoded: list[Path]
+) -> None:
+    write_hub_cifar10(tmp_path)
+    cifar(tmp_path)
+    (file,) = cache.glob("*/checksums.json")
+    if text is None:
+        file.unlink()
+    else:
+        file.write_text(text)
+    cifar(tmp_path)
+    assert len(decoded) == 4
+
+
 def test_nothing_half_written_stays_behind(tmp_path: Path, cache: Path) -> None:
     write_hub_cifar10(tmp_path)
     cifar(tmp_path)
@@ -130,3 +170,23 @@ def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert folder() == tmp_path / ".cache" / "srpfl"
+
+
+def test_without_a_home_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decoded: list[Path]
+) -> None:
+    """A folder that everybody can guess, as in /tmp, anybody could fill beforehand."""
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    write_hub_cifar10(tmp_path / "data")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.delenv("SRPFL_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    cifar(tmp_path / "data")
+    cifar(tmp_path / "data")
+    assert len(decoded) == 4
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 RUN = {"python", "sh", "bash"}
 DATA = {"toml", "json", "text", "html", "bibtex"}  # nothing to run in these
-FENCE = re.compile(r"^```(\S*)\s*$")
+FENCE = re.compile(r"^```(\S*)(?:\s.*)?$")
 REASON = re.compile(r"<!-- not run: (.+) -->")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from statistics import fmean
 
@@ -11,6 +13,7 @@ import pytest
 import srpfl
 
 ROOT = Path(__file__).parents[2]
+PAIR = ("fedrep", "srpfl")
 
 
 def test_the_readmes_numbers_are_those_of_the_results() -> None:
@@ -23,6 +26,27 @@ def test_the_readmes_numbers_are_those_of_the_results() -> None:
     assert f"ends {gap:.2f} points below it (three seeds)" in readme
 
 
+def test_the_readme_says_how_the_gain_depends_on_the_target() -> None:
+    folder = ROOT / "results" / "fig3" / "cifar10"
+    runs = {m: [srpfl.Run.load(folder / f"{m}-seed{s}") for s in range(3)] for m in PAIR}
+    gains = []
+    for round in (20, 40, 60, 120):
+        times: dict[str, list[float]] = {method: [] for method in PAIR}
+        for seed in range(3):
+            scores = runs["fedrep"][seed].scores
+            target = next(point.value for point in scores if point.round == round)
+            for method in PAIR:
+                found = runs[method][seed].time_to(target, communication=0.0)
+                assert found is not None
+                times[method].append(found)
+        gains.append(sum(times["fedrep"]) / sum(times["srpfl"]))
+    twenty, forty, sixty, last = gains
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    told = f"{twenty:.0f} times at the accuracy of FedRep's round 20, {forty:.1f} at 40, "
+    assert told + f"{sixty:.1f} at 60, {last:.1f} at 120." in readme
+
+
+@pytest.mark.slow
 def test_the_results_follow_from_their_records(tmp_path: Path) -> None:
     from srpfl.reproduce.page import build, diverged, faults, read
 
@@ -48,7 +72,7 @@ def test_the_deployments_table_is_that_of_its_records() -> None:
 def test_what_is_said_of_auto_is_what_its_study_gives() -> None:
     from srpfl.studies import auto_linear
 
-    text = " ".join((ROOT / "docs" / "auto.md").read_text().split())
+    text = " ".join((ROOT / "docs" / "auto-study.md").read_text().split())
     rows = auto_linear.read(ROOT / "results" / "auto" / "linear.jsonl")
     assert {row.seed for row in rows} == set(range(20, 30))
     found = auto_linear.verdict(auto_linear.cells(rows))
@@ -80,9 +104,35 @@ def test_the_tables_of_speed_are_those_of_the_measurements() -> None:
     assert f"a peak of {population['peak_gib']:.2f} GiB" in text
 
 
+def test_the_table_of_models_is_that_of_the_measurement() -> None:
+    folder = ROOT / "results" / "benchmarks"
+    text = (folder / "README.md").read_text()
+    rows = json.loads((folder / "models.json").read_text())["rows"]
+    assert len(rows) == 18
+    for row in rows:
+        spread = f"({row['ratio_min']:.0f} to {row['ratio_max']:.0f})"
+        assert f"| {row['round_s']:.3f} s | {row['ratio']:.0f} {spread} |" in text, row["model"]
+        assert row["holds"] == (row["ratio"] >= row["wanted"])
+    times = {row["model"]: row["round_s"] for row in rows if row["precision"] == "tf32"}
+    for depth in (20, 18):
+        ratio = times[f"resnet{depth}-batch"] / times[f"resnet{depth}-group"]
+        assert f"{ratio:.2f} (ResNet-{depth})" in text
+
+
+@pytest.mark.slow
+def test_the_table_of_tasks_is_that_of_its_records() -> None:
+    folder = ROOT / "results" / "tasks"
+    done = subprocess.run(
+        [sys.executable, str(folder / "table.py")], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip(), done.stderr
+    for line in done.stdout.splitlines():
+        assert line in (folder / "README.md").read_text()
+
+
 @pytest.mark.parametrize("study", ["digits", "cifar10", "cifar10-dynamic", "emnist"])
 def test_the_tables_of_auto_are_those_of_its_studies(study: str) -> None:
-    text = " ".join((ROOT / "docs" / "auto.md").read_text().split())
+    text = " ".join((ROOT / "docs" / "auto-study.md").read_text().split())
     found = json.loads((ROOT / "results" / "auto" / f"{study}.json").read_text())
     for mark, targets in found["targets"].items():
         cells = [f"round {mark} ({100 * fmean(targets):.1f} %)"]
@@ -97,8 +147,24 @@ def test_the_tables_of_auto_are_those_of_its_studies(study: str) -> None:
 
 
 def test_what_is_said_of_slow_classes_is_what_the_study_gives() -> None:
-    text = " ".join((ROOT / "docs" / "auto.md").read_text().split())
+    text = " ".join((ROOT / "docs" / "auto-study.md").read_text().split())
     slow = json.loads((ROOT / "results" / "auto" / "digits-slow-classes.json").read_text())
     auto = [f"{100 * cost['slow']:.1f}" for cost in slow["auto"].values()]
     assert f"is {100 * slow['fedrep']['slow']:.1f} % with FedRep, " in text
     assert f"{100 * slow['srpfl']['slow']:.1f} % with SRPFL, and {', '.join(auto[:2])} and" in text
+
+
+def test_what_is_said_of_privacy_is_what_the_study_gives() -> None:
+    text = (ROOT / "docs" / "privacy.md").read_text()
+    rows = json.loads((ROOT / "results" / "privacy" / "privacy.json").read_text())["rows"]
+    for policy in ("fedrep", "srpfl", "auto"):
+        by_epsilon: dict[str, list[float]] = {}
+        for row in rows:
+            if row["policy"] == policy:
+                by_epsilon.setdefault(row["wanted"], []).append(row["accuracy"])
+        cells = " | ".join(f"{100 * fmean(found):.1f} %" for found in by_epsilon.values())
+        assert f"| {policy} | {cells} |" in text
+    costs = json.loads((ROOT / "results" / "privacy" / "secure.json").read_text())
+    for row in costs["rows"]:
+        share, total = row["seconds"] / costs["local"], sum(row["bytes"].values())
+        assert f"| {row['members']} | {row['seconds']:.3f} | {share:.1f} | {total:,} |" in text

@@ -4,17 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import GRU, LSTM, BatchNorm2d, GroupNorm
 
-from srpfl.algorithms import HFMAML, Algorithm, FedAvg, FedBABU, FedPer, FedRep, LGFedAvg
+from srpfl.algorithms import (
+    HFMAML,
+    SCAFFOLD,
+    Algorithm,
+    Ditto,
+    FedAdam,
+    FedAvg,
+    FedBABU,
+    FedDyn,
+    FedPer,
+    FedRep,
+    LGFedAvg,
+)
+from srpfl.core.plan import Phase
+from srpfl.core.rules import SGD, Adam, Clipped, Proximal, Scheduled
+from srpfl.core.slots import Reply, Slots, packed, unpacked
+from srpfl.core.split import Params, combine, partition
 from srpfl.data.base import Pooled, Samples, Transform
-from srpfl.engine.base import Engine, Job
-from srpfl.local import SGD, Adam, Phase, Plan
+from srpfl.engine.base import GRADIENT, Engine, Job
+from srpfl.engine.steps import filled, flat
+from srpfl.loop.simulation import finisher_of
 from srpfl.models import MLP, LeNet5
-from srpfl.split import Params, combine, partition, state_of
+from srpfl.participation import Answer
+from srpfl.task import Classification, MultiLabel, NextToken, Regression, Task
+
+from . import zoo
 
 CLASSES = 4
 EQUAL = (12, 12, 12, 12)
@@ -91,9 +114,11 @@ class Case:
     algorithm: Algorithm
     sizes: Sequence[int] = UNEQUAL
     transform: Transform = Transform(mean=(0.5,), std=(0.25,))
+    make: Callable[[Sequence[int]], Pooled] | None = None  # the data, if they are no images
+    task: Task = Classification()
 
     def data(self) -> Pooled:
-        return images(self.sizes, self.transform)
+        return images(self.sizes, self.transform) if self.make is None else self.make(self.sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +129,15 @@ class TwoPhases(FedPer):
         return (Phase(shared | personal, epochs=1), Phase(shared | personal, steps=2))
 
 
+def is_norm_or_head(name: str) -> bool:
+    """What FedBN keeps: the layers of normalisation, with their statistics, and here the head."""
+    return name.startswith(("features.1", "features.4", "features.7", "head"))
+
+
+gru = zoo.seeded(lambda: zoo.Recurrent(GRU))
+lstm = zoo.seeded(lambda: zoo.Recurrent(LSTM))
+line = zoo.seeded(lambda: MLP(5, (6,), classes=1))
+many = zoo.seeded(lambda: MLP(5, (6,), classes=3))
 fedrep = FedRep(head_epochs=2, body_epochs=1, batch_size=5)
 CASES = {
     "fedavg": Case(mlp, FedAvg(epochs=2, batch_size=5)),
@@ -132,6 +166,50 @@ CASES = {
     "lg-fedavg-lenet": Case(lenet, LGFedAvg(batch_size=5), transform=AUGMENT),
     "hf-maml": Case(mlp, HFMAML(epochs=2, batch_size=5)),
     "hf-maml-dropout": Case(lambda: lenet(0.3), HFMAML(batch_size=5), EQUAL),
+    "scaffold": Case(mlp, SCAFFOLD(epochs=2, batch_size=5)),
+    "scaffold-lenet": Case(lenet, SCAFFOLD(batch_size=5), transform=AUGMENT),
+    "fedadam": Case(mlp, FedAdam(epochs=2, batch_size=5)),
+    "ditto": Case(mlp, Ditto(batch_size=5, rule=SGD(momentum=0.5))),
+    "ditto-dropout": Case(mlp_with_dropout, Ditto(batch_size=5, own_epochs=2)),
+    "fedrep-clipped": Case(
+        mlp, FedRep(head_epochs=2, batch_size=5, rule=Clipped(rule=SGD(momentum=0.5), norm=0.5))
+    ),
+    "fedrep-scheduled": Case(
+        mlp,
+        FedRep(
+            head_epochs=2,
+            batch_size=5,
+            rule=Scheduled(rule=SGD(momentum=0.5), decay=0.5, cosine=9, warmup=2),
+        ),
+    ),
+    "fedprox": Case(lenet, FedAvg(batch_size=5, rule=Proximal(strength=0.5))),
+    "feddyn": Case(mlp, FedDyn(epochs=2, batch_size=5)),
+    # Models and data that no engine was made for.
+    "fedrep-tutorial": Case(zoo.seeded(zoo.Tutorial), fedrep),
+    "fedrep-groupnorm": Case(norm := zoo.seeded(lambda: zoo.Normed(partial(GroupNorm, 2))), fedrep),
+    "fedrep-batchnorm": Case(batch := zoo.seeded(lambda: zoo.Normed(BatchNorm2d)), fedrep),
+    "fedrep-batchnorm-equal": Case(batch, fedrep, EQUAL),
+    "fedbn": Case(batch, FedPer(batch_size=5, personal=is_norm_or_head)),
+    "fedavg-batchnorm-adam": Case(batch, FedAvg(batch_size=5, rule=Adam())),
+    "hf-maml-batchnorm": Case(batch, HFMAML(batch_size=5), EQUAL),
+    "fedavg-groupnorm": Case(norm, FedAvg(batch_size=5)),
+    "ditto-batchnorm": Case(batch, Ditto(batch_size=5)),
+    "fedrep-gru": Case(gru, fedrep, make=zoo.text, task=NextToken()),
+    "fedavg-lstm": Case(
+        lstm, FedAvg(batch_size=5), make=zoo.text, task=NextToken(metric="perplexity")
+    ),
+    "fedrep-attention": Case(zoo.seeded(zoo.Attending), fedrep, make=zoo.text, task=NextToken()),
+    "fedper-tied-bytes": Case(
+        zoo.seeded(zoo.Tied),
+        FedPer(batch_size=5, personal=["mix"]),
+        make=zoo.byte_text,
+        task=NextToken(),
+    ),
+    "fedrep-masked-fixed": Case(zoo.seeded(zoo.Masked), fedrep, make=zoo.masked_text),
+    "fedrep-two-inputs": Case(zoo.seeded(zoo.Both), fedrep, make=zoo.pairs),
+    "fedrep-regression": Case(line, fedrep, make=zoo.numbers, task=Regression()),
+    "fedavg-r2": Case(line, FedAvg(batch_size=5), make=zoo.numbers, task=Regression(metric="r2")),
+    "fedrep-multi-label": Case(many, fedrep, make=zoo.labels, task=MultiLabel()),
 }
 
 
@@ -140,65 +218,82 @@ class Outcome:
     """All that can be seen of a few rounds."""
 
     shared: Params
-    personal: list[Params]
+    server: Slots
+    kept: list[Params]  # by client: its personal part and its slots, packed
     losses: list[float]
-    gradients: list[Params]
-    correct: list[int]
+    sent: list[Params]  # what answers hold beside the shared part, gradients among it
+    scores: list[tuple[float, ...]]
 
 
 def play(engine: Engine, case: Case, rounds: int = 3) -> Outcome:
     """Some rounds with other clients in each, then the evaluations."""
     model, algorithm = case.model(), case.algorithm
     clients = len(case.sizes)
-    shared, initial = partition(state_of(model), algorithm.is_personal(model))
-    personal = [initial] * clients
+    parts, plans = algorithm.split(model), algorithm.plans(model)
+    shared, server = parts.shared, algorithm.server_state(parts)
+    kept = [packed(parts.personal, algorithm.client_state(parts))] * clients
     losses: list[float] = []
-    gradients: list[Params] = []
+    sent: list[Params] = []
     for number in range(rounds):
         chosen = [c for c in range(clients) if c % 3 != number % 3][::-1]
-        parts = [personal[c] for c in chosen]
-        plan = algorithm.plan(model)
-        job = Job(5, number, "train", chosen, shared, parts, plan, wants_gradient=True)
-        answers = engine.train(job)
-        assert [answer.client for answer in answers] == chosen
-        assert [answer.samples for answer in answers] == [case.sizes[c] for c in chosen]
-        for answer in answers:
-            personal[answer.client] = answer.personal
-            losses.append(answer.loss)
-            assert answer.gradient is not None
-            gradients.append(answer.gradient)
-        shared = {
-            n: torch.stack([a.shared[n].double().cpu() for a in answers]).mean(0) for n in shared
-        }
-    tests = [
-        Job(5, rounds, "evaluate/local", range(clients), shared, personal, Plan((), SGD())),
-    ]
-    adapts = algorithm.adapts(model)
-    rest, start = partition(combine(shared, personal[0]), adapts)
-    tests.append(
-        Job(
-            5,
-            rounds,
-            "evaluate/personalised",
-            range(clients),
-            rest,
-            [start] * clients,
-            algorithm.tuning(model),
+        pairs = [unpacked(kept[c]) for c in chosen]
+        job = Job(
+            seed=5,
+            round=number,
+            purpose="train",
+            clients=chosen,
+            shared=shared,
+            personal=[personal for personal, _ in pairs],
+            plans=plans,
+            server=algorithm.sends(server),
+            own=[slots for _, slots in pairs],
+            wants_gradient=True,
+            finisher=finisher_of(algorithm),
         )
-    )
+        [locals_] = engine.train([job])
+        assert [local.client for local in locals_] == chosen
+        assert [local.samples for local in locals_] == [case.sizes[c] for c in chosen]
+        answers = []
+        for local in locals_:
+            reply = on_cpu(local.reply)
+            kept[local.client] = packed(reply.personal, reply.own)
+            losses.append(local.loss)
+            assert GRADIENT in reply.sent
+            sent.append(packed({}, reply.sent))
+            double = {n: v.double() for n, v in reply.shared.items()}
+            answers.append(Answer(local.client, 0.0, double, local.loss, local.samples, reply.sent))
+        sent_out = {name: value.double() for name, value in shared.items()}
+        shared, server = algorithm.update(sent_out, server, answers, clients)
+    personal = [unpacked(each)[0] for each in kept]
+    own = [algorithm.own(shared, *unpacked(each)) for each in kept]
+    tests = [Job(5, rounds, "evaluate/local", range(clients), *without(shared, own), ())]
+    rest, start = partition(combine(shared, personal[0]), algorithm.adapts(model))
+    starts, tuning = [start] * clients, (algorithm.tuning(model),)
+    tests.append(Job(5, rounds, "evaluate/personalised", range(clients), rest, starts, tuning))
     if not algorithm.personalises:
-        everyone = [{}] * clients
-        plan = algorithm.adaptation(model)
-        tests.append(Job(5, rounds, "evaluate/global", range(clients), shared, everyone, plan))
-    correct = []
-    for test in tests:
-        scores = engine.test(test)
-        assert [score.client for score in scores] == list(range(clients))
-        correct += [score.correct for score in scores]
-    return Outcome(shared, personal, losses, gradients, correct)
+        everyone: list[Params] = [{}] * clients
+        plans = (algorithm.adaptation(model),)
+        tests.append(Job(5, rounds, "evaluate/global", range(clients), shared, everyone, plans))
+    scores = []
+    for found in engine.test(tests):
+        assert [score.client for score in found] == list(range(clients))
+        scores += [(*score.sums, score.weight) for score in found]
+    return Outcome(shared, server, kept, losses, sent, scores)
 
 
-def distance(one: Outcome, other: Outcome) -> float:
+def without(shared: Params, own: list[Params]) -> tuple[Params, list[Params]]:
+    return {name: value for name, value in shared.items() if name not in own[0]}, own
+
+
+def on_cpu(reply: Reply) -> Reply:
+    return part_of_cpu(reply)  # type: ignore[no-any-return]
+
+
+def part_of_cpu(tree: Any) -> Any:
+    return filled(tree, [tensor.cpu() for tensor in flat(tree)])
+
+
+def distance(one: Outcome, other: Outcome, *, exact: bool = True) -> float:
     """The largest relative difference between two outcomes' tensors and losses."""
 
     def pairs(a: Params, b: Params) -> list[float]:
@@ -206,12 +301,15 @@ def distance(one: Outcome, other: Outcome) -> float:
         return [relative(a[name], b[name]) for name in a]
 
     found = pairs(one.shared, other.shared)
-    for mine, yours in zip(
-        [*one.personal, *one.gradients], [*other.personal, *other.gradients], strict=True
-    ):
-        found += pairs(mine, yours)
+    for mine, yours in zip(one.kept, other.kept, strict=True):
+        found += pairs(unpacked(mine)[0], unpacked(yours)[0])
     found.append(relative(torch.tensor(one.losses), torch.tensor(other.losses)))
-    return max(found)
+    # A control variate is a difference of weights over a small number: the weights' rounding comes
+    # out a hundred to a thousand times larger in it.
+    slots = pairs(packed({}, one.server), packed({}, other.server))
+    for mine, yours in zip([*one.kept, *one.sent], [*other.kept, *other.sent], strict=True):
+        slots += pairs(packed({}, unpacked(mine)[1]), packed({}, unpacked(yours)[1]))
+    return max(*found, max(slots, default=0.0) / (1 if exact else 1000))
 
 
 def relative(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -23,7 +23,9 @@ def test_unequal_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         PlainEngine,
         "train",
-        lambda self, job: [replace(answer, loss=10.0) for answer in train(self, job)],
+        lambda self, jobs: [
+            [replace(answer, loss=10.0) for answer in answers] for answers in train(self, jobs)
+        ],
     )
     with pytest.raises(SrpflError, match="do not do the same work"):
         compare("light", replace(SETTINGS["light"], clients=3), repeats=1, engine="loop")

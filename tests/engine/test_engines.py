@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from srpfl.algorithms import FedAvg
+from srpfl.core.rules import Gradient, RuleState
+from srpfl.core.slots import Slots
+from srpfl.core.split import Params
 from srpfl.data.base import Samples
 from srpfl.engine import LoopEngine, VectorisedEngine, make_engine
+from srpfl.engine.fitting import FittingEngine
 from srpfl.engine.programs import Programs
 from srpfl.engine.store import Store
 from srpfl.engine.workers import WorkersEngine
-from srpfl.errors import ConfigError
+from srpfl.errors import ConfigError, SrpflWarning
 
 from .cases import CASES, UNEQUAL, distance, images, mlp, play
-
-
-class Normalised(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.norm, self.head = nn.Linear(768, 6), nn.BatchNorm1d(6), nn.Linear(6, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.norm(self.body(x.flatten(1))))
-        return logits
 
 
 def test_a_cohort_that_does_not_fit_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +39,7 @@ def test_a_cohort_that_does_not_fit_is_split(monkeypatch: pytest.MonkeyPatch) ->
     engine = VectorisedEngine(case.model(), case.data())
     assert distance(play(engine, case, rounds=1), whole) < 1e-5
     assert max(sizes) > 2, "the test never ran out of memory"
-    assert engine.most <= 2
+    assert engine.phases.most <= 2
 
 
 def test_memory_too_small_for_one_client_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,15 +52,65 @@ def test_memory_too_small_for_one_client_is_an_error(monkeypatch: pytest.MonkeyP
         play(VectorisedEngine(case.model(), case.data()), case)
 
 
-def test_batch_statistics_are_refused_in_a_sentence() -> None:
-    with pytest.raises(ConfigError, match=r"cannot train 'norm' .*use engine='loop'"):
-        VectorisedEngine(Normalised(), images(UNEQUAL))
+class Branching(nn.Module):
+    """Does what no stack can do: looks at values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = Odd(768, 6), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.body(x.flatten(1)))
+        return logits
 
 
-def test_auto_takes_an_engine_that_can_train_the_model() -> None:
+class Odd(nn.Linear):
+    def forward(self, input: Tensor) -> Tensor:
+        outputs = super().forward(input)
+        return outputs if outputs.sum() > 0 else -outputs
+
+
+def test_a_model_that_cannot_be_stacked_is_refused_by_the_name_of_the_layer() -> None:
+    with pytest.raises(ConfigError, match=r"cannot train 'body' .*use engine='loop'"):
+        VectorisedEngine(Branching(), images(UNEQUAL))
+
+
+def test_auto_falls_back_and_says_so() -> None:
     data = images(UNEQUAL)
-    assert isinstance(make_engine("auto", Normalised(), data, device="cpu"), LoopEngine)
-    assert isinstance(make_engine("auto", mlp(), data, device="cpu"), VectorisedEngine)
+    with pytest.warns(SrpflWarning, match=r"'body' \(Linear\).* one after another"):
+        engine = make_engine("auto", Branching(), data, device="cpu")
+    assert isinstance(engine, FittingEngine)
+    assert engine.stacked is None
+    whole = make_engine("auto", mlp(), data, device="cpu")
+    assert isinstance(whole, FittingEngine)
+    assert isinstance(whole.stacked, VectorisedEngine)
+
+
+@dataclass(frozen=True)
+class Suspicious:
+    """A rule that looks at values: no step where the gradient is large."""
+
+    def start(self, params: Params, given: Slots) -> RuleState:
+        return {}
+
+    def step(
+        self, gradient: Gradient, params: Params, state: RuleState
+    ) -> tuple[Params, RuleState]:
+        grads = gradient(params)
+        if sum(float(grad.square().sum()) for grad in grads.values()) > 1.0:
+            return params, state
+        return {name: params[name] - 0.01 * grad for name, grad in grads.items()}, state
+
+
+def test_a_rule_that_looks_at_values_is_never_carried_out_wrongly() -> None:
+    case = replace(CASES["fedavg"], algorithm=FedAvg(batch_size=5, rule=Suspicious()))
+    expected = play(LoopEngine(case.model(), case.data()), case)
+    with pytest.raises(ConfigError, match="the rule Suspicious"):
+        play(VectorisedEngine(case.model(), case.data()), case)
+    engine = make_engine("auto", case.model(), case.data(), device="cpu")
+    with pytest.warns(SrpflWarning, match="the rule Suspicious"):
+        found = play(engine, case)
+    assert distance(found, expected) < 1e-5
 
 
 def test_unknown_names_are_refused_with_the_nearest_one() -> None:
@@ -75,7 +122,7 @@ def test_unknown_names_are_refused_with_the_nearest_one() -> None:
 
 def test_a_worker_tells_what_went_wrong() -> None:
     class Broken:
-        def train(self, job: object) -> None:
+        def train(self, jobs: object) -> None:
             raise ConfigError("this job makes no sense")
 
     case = CASES["fedavg"]

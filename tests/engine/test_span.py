@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from srpfl.algorithms import FedAvg
-from srpfl.engine.base import cross_entropy
 from srpfl.engine.dropout import with_keyed_dropout
 from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.precision import called
-from srpfl.engine.span import FirstLayer, Span, SpannedProblem, first_layer
-from srpfl.engine.steps import Problem
+from srpfl.engine.span import FirstLayer, Span, SpannedObjective, first_layer
+from srpfl.engine.steps import Objective
 from srpfl.engine.vectorised import VectorisedEngine
+from srpfl.task import Classification
 
 from .cases import CASES, Case, lenet, mlp, mlp_with_dropout, play
 
@@ -121,8 +121,7 @@ def tied() -> nn.Module:
 
 def found(model: nn.Module) -> str | None:
     model = with_stackable_layers(with_keyed_dropout(model))
-    problem = Problem(called(model), cross_entropy)
-    layer = first_layer(model, problem, torch.zeros(2, 3, 16, 16))
+    layer = first_layer(model, Objective(called(model), Classification()))
     return layer and layer.weight
 
 
@@ -150,7 +149,7 @@ def found(model: nn.Module) -> str | None:
         (nn.Linear(16, 4), None),
     ],
 )
-def test_the_first_layer_is_known_by_what_it_does(model: nn.Module, weight: str | None) -> None:
+def test_the_first_layer_is_known_by_the_models_code(model: nn.Module, weight: str | None) -> None:
     assert found(model) == weight
 
 
@@ -176,12 +175,12 @@ def test_it_is_trained_in_the_span_where_that_pays(
 
 
 def test_it_pays_for_many_steps_of_a_wide_layer_on_few_samples() -> None:
-    problem = SpannedProblem(called(mlp()), cross_entropy, weight="fc1.weight")
-    wide = FirstLayer("fc1.weight", 784, 512, problem)
+    objective = SpannedObjective(called(mlp()), Classification(), weight="fc1.weight")
+    wide = FirstLayer("fc1.weight", 784, 512, objective)
     assert wide.pays(samples=75, steps=40, batch=10)
     assert not wide.pays(samples=75, steps=1, batch=10)
     assert not wide.pays(samples=800, steps=400, batch=10)
-    assert not FirstLayer("fc1.weight", 64, 64, problem).pays(samples=29, steps=15, batch=10)
+    assert not FirstLayer("fc1.weight", 64, 64, objective).pays(samples=29, steps=15, batch=10)
 
 
 def test_stacks_are_of_clients_of_about_one_size(monkeypatch: pytest.MonkeyPatch) -> None:

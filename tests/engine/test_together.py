@@ -19,15 +19,16 @@ import srpfl
 import tiny
 from srpfl.data.base import Pooled, Samples
 from srpfl.data.joined import Joined
-from srpfl.engine import draws, vectorised
+from srpfl.engine import draws, phases
 from srpfl.engine.cohort import Cohort
 from srpfl.engine.features import Passes
 from srpfl.engine.loop import LoopEngine
+from srpfl.engine.phases import Phases
 from srpfl.engine.programs import Programs
 from srpfl.engine.vectorised import VectorisedEngine
 from srpfl.errors import ConfigError, DivergedError
-from srpfl.records import RoundRecord
-from srpfl.run import Run
+from srpfl.runs.records import RoundRecord
+from srpfl.runs.run import Run
 
 from .cases import CASES, images, relative
 
@@ -57,7 +58,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return run(self, task, carried, *rest)
 
     monkeypatch.setattr(Programs, "run", noted)
-    monkeypatch.setattr(VectorisedEngine, "_stack_size", lambda self, params: 100)
+    monkeypatch.setattr(Phases, "stack_size", lambda self, params: 100)
     return seen
 
 
@@ -105,6 +106,7 @@ def check(run: object, expected: Run, tolerance: float = DOUBLE) -> None:
         assert run.evaluations == expected.evaluations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_among_others_is_what_it_is_alone(name: str, rows: list[int]) -> None:
     results = srpfl.simulate_together([choices(name, number) for number in (0, 1)])
@@ -113,6 +115,7 @@ def test_a_run_among_others_is_what_it_is_alone(name: str, rows: list[int]) -> N
     assert max(rows) > max(map(len, SIZES)), "their clients were never in one stack"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 @pytest.mark.parametrize("name", NAMES)
@@ -149,16 +152,16 @@ def first_runs_order(monkeypatch: pytest.MonkeyPatch) -> None:
     def same(jobs: list[object], *rest: object) -> draws.Draws:
         return draws.draw([jobs[0]] * len(jobs), *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(vectorised, "draw", same)
+    monkeypatch.setattr(phases, "draw", same)
 
 
 def first_runs_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Passes.features_by_run
+    original = Passes.features_by_job
 
     def same(self: Any, body: Any, cohort: Cohort, runs: Any, *rest: Any) -> torch.Tensor:
         return original(self, body, cohort, np.zeros_like(runs), *rest)
 
-    monkeypatch.setattr(Passes, "features_by_run", same)
+    monkeypatch.setattr(Passes, "features_by_job", same)
 
 
 def first_runs_weights(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,15 +176,15 @@ def first_runs_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def neighbours_momentum(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = VectorisedEngine._moments
+    original = Phases._moments
 
-    def rolled(self: VectorisedEngine, *given: Any) -> Any:
+    def rolled(self: Phases, *given: Any) -> Any:
         return {
             slot: {name: value.roll(1, 0) for name, value in values.items()}
             for slot, values in original(self, *given).items()
         }
 
-    monkeypatch.setattr(VectorisedEngine, "_moments", rolled)
+    monkeypatch.setattr(Phases, "_moments", rolled)
 
 
 @pytest.mark.parametrize(
@@ -372,7 +375,7 @@ class Scaled(torch.nn.Module):
         ({"model": srpfl.models.MLP(4, (9, 5), classes=3)}, "models of the same shape"),
         ({"model": Scaled(2.0)}, "models of the same shape"),
         ({"data": tiny.data(features=5)}, "data of one kind"),
-        ({"precision": "float32"}, "the same engine, device, precision"),
+        ({"precision": "float32"}, "the same task, engine, device and precision"),
         ({"data": tiny.data(classes=4)}, "data of one kind"),
     ],
 )

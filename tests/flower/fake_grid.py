@@ -97,14 +97,16 @@ class FakeGrid(Grid):
         done = sorted((w for w in self._work if w[0] <= self.time), key=lambda w: w[0])
         self._work = [work for work in self._work if work[0] > self.time]
         for _, number, message in done:
-            self._replies[message.metadata.message_id] = self._answer(number, message)
+            reply = self._answer(number, message)
+            if reply is not None:  # else it was lost on the way
+                self._replies[message.metadata.message_id] = reply
         found = [self._replies.pop(i) for i in list(message_ids) if i in self._replies]
         return found[::-1]  # Flower promises no order
 
-    def _answer(self, number: int, message: Message) -> Message:
+    def _answer(self, number: int, message: Message) -> Message | None:
         node = self.nodes[number]
-        if node.budget is not None and "task" in message.content.config_records:
-            message.content.config_records["task"]["budget"] = node.budget
+        if node.budget is not None and "assignment" in message.content.config_records:
+            message.content.config_records["assignment"]["budget"] = node.budget
         context = Context(1, number, node.config, RecordDict(), {})
         try:
             return node.mangle(node.app(message, context))

@@ -53,9 +53,10 @@ class Federation:
     def of(self, client: int) -> FakeNode:
         return self.grid.nodes[BASE + client]
 
-    def serve(self, **changes: Any) -> srpfl.Run:
+    def serve(self, *, about: dict[str, Any] | None = None, **changes: Any) -> srpfl.Run:
         experiment = replace(self.experiment, **changes)
-        return serve(experiment, self.grid, now=self.grid.now, sleep=self.grid.sleep)
+        clock = {"now": self.grid.now, "sleep": self.grid.sleep}
+        return serve(experiment, self.grid, about=about, **clock)
 
     def kept(self, client: int) -> Path:
         return self.folder / "personal" / "trial" / str(client) / "kept.safetensors"

@@ -15,21 +15,24 @@ import torch
 from safetensors.torch import load_file
 
 import srpfl
-from srpfl.checkpoint import load as load_checkpoint
 from srpfl.clock.base import Work
-from srpfl.config import Config, experiment
+from srpfl.core.initial import initial_model
 from srpfl.flower.configured import write_app
 from srpfl.flower.local import LocalFlower, until
-from srpfl.folder import RunFolder
-from srpfl.records import RoundRecord
-from srpfl.rounds import State
+from srpfl.loop.rounds import State
+from srpfl.options.config import Config
+from srpfl.options.experiment import experiment
+from srpfl.runs.checkpoint import Checkpoints
+from srpfl.runs.folder import RunFolder
+from srpfl.runs.records import RoundRecord
+from srpfl.runs.state import ClientParts
 
 LIMIT = 300.0  # seconds for any one thing; on a quiet machine most take five
 
 APP = '''"""The usual app, except that a node can be told to answer badly."""
 
 import numpy as np
-from flwr.app import Array
+from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.clientapp import ClientApp
 
 from srpfl.flower import configured
@@ -38,13 +41,44 @@ server = configured.server
 client = ClientApp()
 
 
+def nan(content):
+    name, like = first(content)
+    content["sent"][name] = Array(np.full(like.shape, np.nan, dtype=like.dtype))
+
+
+def huge(content):
+    name, like = first(content)
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (100000000000,), }\\n"
+    data = b"\\x93NUMPY\\x01\\x00" + len(header).to_bytes(2, "little") + header
+    content["sent"][name] = Array("float32", (100000000000,), "numpy.ndarray", data)
+
+
+def npz(content):
+    name, like = first(content)
+    content["sent"][name] = Array("float32", like.shape, "numpy.ndarray", b"PK\\x03\\x04" * 9)
+
+
+def odd(content):
+    del content["answer"], content["sent"]
+    content["answer"] = ArrayRecord()
+    content["sent"] = MetricRecord({"loss": 1.0})
+
+
+def large(content):
+    content["more"] = ArrayRecord({"x": Array(np.zeros(30_000_000, dtype=np.uint8))})
+
+
+def first(content):
+    return next(iter(content["sent"].items()))
+
+
 @client.train()
 def train(message, context):
     reply = configured.client(message, context)
-    if context.node_config.get("bad"):
-        arrays = reply.content["shared"]
-        name = next(iter(arrays))
-        arrays[name] = Array(np.full(arrays[name].shape, np.nan, dtype=arrays[name].dtype))
+    ways = [way for way in str(context.node_config.get("bad", "")).split(",") if way]
+    if ways:
+        round = message.content["assignment"]["round"]
+        globals()[ways[round % len(ways)]](reply.content)
     return reply
 
 
@@ -55,6 +89,11 @@ def evaluate(message, context):
 
 @client.query("hello")
 def hello(message, context):
+    return configured.client(message, context)
+
+
+@client.query("doing")
+def doing(message, context):
     return configured.client(message, context)
 
 
@@ -121,9 +160,13 @@ class Trial:
         return [entry for entry in map(json.loads, lines) if entry["what"] == what]
 
     def state(self) -> State:
-        found = load_checkpoint(self.out, {}, rounds=1000, say=print)
-        assert found is not None
-        return found[0]
+        run = experiment(self.config)
+        parts = run["algorithm"].split(initial_model(run["model"], self.config.seed))
+        state = State(0, 0.0, parts.shared, {}, (), run["algorithm"].server_state(parts))
+        checkpoints = Checkpoints(self.out)
+        found, _ = checkpoints.load(state, ClientParts({}), rounds=1000, say=print, sealed=True)
+        assert found.round
+        return found
 
     def kept(self, client: int) -> Path:
         return self.folder / "personal" / self.config.method / str(client) / "kept.safetensors"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -42,3 +43,16 @@ def test_without_flower_the_command_says_what_to_install(monkeypatch: pytest.Mon
 def test_help_shows_an_example() -> None:
     result = CliRunner().invoke(app, ["deploy", "local", "--help"])
     assert "srpfl deploy local --nodes 4 --slow 1" in result.output
+
+
+def test_parts_of_an_earlier_run_are_named_before_anything_is_started(tmp_path: Path) -> None:
+    (tmp_path / "run-personal").mkdir()
+    error = call("--nodes", "2", "--out", str(tmp_path / "run"))
+    assert isinstance(error, ConfigError)
+    assert "personal parts of an earlier run" in str(error)
+
+
+def test_every_operating_command_shows_an_example() -> None:
+    for name in ("status", "health", "stop", "resume", "metrics", "gateway", "sign"):
+        result = CliRunner().invoke(app, ["deploy", name, "--help"])
+        assert f"srpfl deploy {name}" in result.output

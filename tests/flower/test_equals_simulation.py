@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 import srpfl
 import tiny
+from algorithms import every
 from flower.federation import Federation
 from srpfl.clock.base import Work
 
@@ -29,27 +31,22 @@ class Given:
         return np.array(SPEEDS)[clients]
 
 
-ALGORITHMS = [
-    srpfl.FedRep(head_epochs=2, body_epochs=1),
-    srpfl.FedAvg(epochs=1),
-    srpfl.LGFedAvg(epochs=1),
-    srpfl.FedPer(epochs=1),
-    srpfl.HFMAML(epochs=1),
-    srpfl.FedRep(head_epochs=1, body_epochs=1, weighting="samples"),
-]
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: type(a).__name__)
-def test_simulation_equals_deployment(tmp_path: Path, algorithm: Any) -> None:
+@pytest.mark.parametrize("name", every.KINDS)
+def test_simulation_equals_deployment(tmp_path: Path, name: str) -> None:
     # Everyone is asked and waited for: the participants are the same by construction.
-    simulated = tiny.simulate(
-        algorithm=algorithm, participation=srpfl.Everyone(), clock=Given(), rounds=3
-    )
-    federation = Federation(
-        tmp_path, SPEEDS, algorithm=algorithm, participation=srpfl.Everyone(), rounds=3
-    )
-    deployed = federation.serve()
-    check(simulated, deployed, federation)
+    equal(tmp_path, every.algorithm(name), every.model(name))
+
+
+def test_weights_by_samples_too(tmp_path: Path) -> None:
+    equal(tmp_path, srpfl.FedRep(head_epochs=1, body_epochs=1, weighting="samples"), tiny.model())
+
+
+def equal(folder: Path, algorithm: Any, model: nn.Module) -> None:
+    same: dict[str, Any] = {"algorithm": algorithm, "model": model, "rounds": 3}
+    policy = srpfl.Everyone()
+    simulated = tiny.simulate(participation=policy, clock=Given(), **same)
+    federation = Federation(folder, SPEEDS, participation=policy, **same)
+    check(simulated, federation.serve(), federation)
 
 
 def test_with_stragglers_too_as_long_as_they_give_way(tmp_path: Path) -> None:
@@ -75,6 +72,9 @@ def check(simulated: srpfl.Run, deployed: srpfl.Run, federation: Federation) -> 
     assert simulated.parts is not None
     # One machine, one engine, the same order of sums: not a tolerance but the same bits.
     assert tiny.same(deployed.state.shared, simulated.state.shared)
+    assert deployed.state.server.keys() == simulated.state.server.keys()
+    for slot, tensors in simulated.state.server.items():
+        assert tiny.same(deployed.state.server[slot], tensors)
     for client, part in simulated.parts.trained.items():
         if part:
             kept = load_file(federation.kept(client))

@@ -10,9 +10,10 @@ from safetensors.torch import load_file
 
 import srpfl
 import tiny
-from flower.federation import Federation
+from flower.federation import Federation, during
 from srpfl.errors import RunFolderError
 from srpfl.flower.store import PersonalStore
+from srpfl.flower.transport import TooFewClientsError
 
 ONE, TWO = {"head": torch.ones(2)}, {"head": torch.full((2,), 2.0)}
 START = {"head": torch.zeros(2)}
@@ -89,17 +90,18 @@ def test_a_late_client_keeps_its_old_part(tmp_path: Path) -> None:
     federation.serve(rounds=1)
     before = federation.kept(1).read_bytes()
     federation.of(1).seconds = lambda kind: 3.5 if kind == "train" else 0.01
-    run = federation.serve(rounds=6, out=tmp_path / "again", participation=srpfl.FirstN(n=2))
+    again = {"out": tmp_path / "again", "inherit": True}
+    run = federation.serve(rounds=6, participation=srpfl.FirstN(n=2), **again)
     assert all(1 not in record.participants for record in run.rounds)
     assert federation.of(1).received.count("train") > 2
     assert federation.kept(1).read_bytes() == before
 
 
-def test_a_new_run_of_the_experiment_goes_on_with_the_parts(tmp_path: Path) -> None:
+def test_a_run_that_inherits_goes_on_with_the_parts(tmp_path: Path) -> None:
     federation = Federation(tmp_path, [1, 1, 1], participation=srpfl.Everyone())
     federation.serve(rounds=1)
     first = load_file(federation.kept(0))
-    federation.serve(rounds=1, out=tmp_path / "again")
+    federation.serve(rounds=1, out=tmp_path / "again", inherit=True)
     fresh = Federation(tmp_path / "fresh", [1, 1, 1], participation=srpfl.Everyone())
     fresh.serve(rounds=1)
     assert tiny.same(first, load_file(fresh.kept(0)))
@@ -111,3 +113,46 @@ def test_a_method_that_shares_everything_keeps_nothing(tmp_path: Path) -> None:
     run = federation.serve(evaluate_every=3)
     assert [record.kind for record in run.evaluations] == ["global"]
     assert not (tmp_path / "personal").exists()
+
+
+class Crash(Exception):
+    pass
+
+
+def begun(tmp_path: Path) -> Federation:
+    """A run that has ended after some rounds, by a crash of its server."""
+    federation = Federation(tmp_path, [1, 1, 1], participation=srpfl.Everyone(), rounds=6)
+
+    def crash() -> None:
+        raise Crash
+
+    during(crash, 4.0, federation)
+    with pytest.raises(Crash):
+        federation.serve()
+    assert federation.kept(0).exists()
+    return federation
+
+
+def test_a_second_run_of_the_same_name_is_turned_away_with_a_sentence(tmp_path: Path) -> None:
+    federation = begun(tmp_path)
+    owner = federation.kept(0).with_name("run").read_text()
+    with pytest.raises(TooFewClientsError, match="belong to another run"):
+        federation.serve(out=tmp_path / "second")
+    assert federation.kept(0).with_name("run").read_text() == owner
+    federation.serve()  # the first one goes on as if nothing had been
+
+
+def test_who_took_the_parts_over_has_them_and_the_first_run_is_turned_away(tmp_path: Path) -> None:
+    federation = begun(tmp_path)
+    federation.serve(rounds=1, out=tmp_path / "second", inherit=True)
+    with pytest.raises(TooFewClientsError, match="belong to another run"):
+        federation.serve()
+
+
+def test_nobody_else_can_read_the_parts(tmp_path: Path) -> None:
+    store(tmp_path / "personal").propose(ONE, 1)
+    folder = store(tmp_path / "personal").folder
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert modes == {"pending.safetensors": 0o600, "run": 0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "personal").stat().st_mode & 0o777 == 0o700

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from flower.processes import LIMIT, Trial, kill
-from srpfl.flower.local import MARK, LocalFlower, until
+from srpfl.flower.guard import MARK
+from srpfl.flower.local import LocalFlower, until
+
+pytestmark = pytest.mark.slow
 
 DIGITS = {"data": "digits", "clients": 3, "shards": 4, "head_epochs": 3, "body_epochs": 1}
 PATIENCE = {"clients": 200.0, "settling": 60.0, "evaluation": 200.0, "round": 250.0}
@@ -42,6 +45,29 @@ def test_first_n_goes_on_without_the_slow(flower: LocalFlower, tmp_path: Path) -
     assert trial.kept(1).exists()
     assert not trial.kept(2).exists()
     trial.check_against_simulator()
+
+
+def test_a_late_answer_is_kept_with_its_age(flower: LocalFlower, tmp_path: Path) -> None:
+    """What first n drops above, FedBuff counts when it comes."""
+    options = {**DIGITS, "method": "fedrep", "participation": "fedbuff"}
+    rounds = {"rounds": 400, "evaluate_every": 0, "set": ["participation.k=2"]}
+    trial = Trial(flower, tmp_path, {**options, **rounds}, PATIENCE)
+    trial.join(0)
+    trial.join(1)
+    trial.join(2, work=150)
+    trial.submit()
+
+    def slow() -> list[int]:
+        return [
+            age
+            for record in trial.rounds()
+            for client, age in zip(record.participants, record.ages, strict=True)
+            if client == 2
+        ]
+
+    until(lambda: bool(slow()), LIMIT, "the slow node's answer to count")
+    assert slow()[0] > 0
+    assert not trial.events("late")
 
 
 def test_a_killed_node_is_done_without_and_comes_back_with_its_head(
@@ -75,7 +101,7 @@ def test_a_killed_server_and_superlink_go_on_and_the_bad_is_refused(
     trial = Trial(flower, tmp_path, {**options, "clients": 4}, PATIENCE)
     for client in range(3):
         trial.join(client)
-    trial.join(3, bad=1)
+    trial.join(3, bad="nan")
     trial.submit()
     trial.wait_for_round(1)
     kill(trial.server())
@@ -122,7 +148,7 @@ def test_with_tls_and_authentication_an_unregistered_node_gets_no_work(tmp_path:
     with secured as flower:
         trial = Trial(flower, tmp_path, {**options, "clients": 2}, PATIENCE)
         for number in (0, 1):
-            key = str(keys / f"node-{number}.pub")
+            key = str(keys / "public" / f"node-{number}.pub")
             answer = flower.flwr(
                 *("supernode", "register", key, "srpfl", "--format", "json"), limit=LIMIT
             )
@@ -150,10 +176,16 @@ def turned_away(flower: LocalFlower) -> int:
     return sum(f"/v1/fleet/{way}-node][ApiError" in log for way in ("activate", "register"))
 
 
-def test_ctrl_c_stops_everything_that_was_started(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda how: how.name
+)
+def test_however_the_command_ends_nothing_is_left_behind(
+    tmp_path: Path, how: signal.Signals
+) -> None:
     program = [sys.executable, "-c", "from srpfl.cli import main; main()"]
     command = [*program, "deploy", "local", "--nodes", "2", "--rounds", "50"]
-    mine = {**os.environ, "SRPFL_TEST": tmp_path.name}
+    mine = {**os.environ, "SRPFL_TEST": tmp_path.name, "TMPDIR": str(tmp_path / "scratch")}
+    (tmp_path / "scratch").mkdir()
     process = subprocess.Popen(
         [*command, "--out", str(tmp_path / "run")],
         env=mine,
@@ -164,9 +196,11 @@ def test_ctrl_c_stops_everything_that_was_started(tmp_path: Path) -> None:
     try:
         until(lambda: len(started_by(mine)) >= 3, LIMIT, "the SuperLink and two SuperNodes")
         time.sleep(1)
-        os.kill(process.pid, signal.SIGINT)
-        assert process.wait(timeout=60) == 130
-        assert started_by(mine) == []
+        os.kill(process.pid, how)
+        ended = process.wait(timeout=60)
+        assert ended in {130, 128 + how, -how}
+        until(lambda: started_by(mine) == [], 60, "everything to have ended")
+        until(lambda: not list((tmp_path / "scratch").glob("srpfl-*")), 60, "its folder to be gone")
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

@@ -23,10 +23,10 @@ def mangled(change: Change) -> Callable[[Message], Message]:
 
     def mangle(reply: Message) -> Message:
         if reply.metadata.message_type == "train":
-            arrays = {n: a.numpy().copy() for n, a in reply.content["shared"].items()}
+            arrays = {n: a.numpy().copy() for n, a in reply.content["sent"].items()}
             change(reply.content["answer"], arrays)
             packed = {n: a if isinstance(a, Array) else Array(a) for n, a in arrays.items()}
-            reply.content["shared"] = ArrayRecord(packed)
+            reply.content["sent"] = ArrayRecord(packed)
         return reply
 
     return mangle
@@ -106,14 +106,14 @@ def huge(answer: Any, arrays: Any) -> None:
         (infinite, "not finite"),
         (loss_not_a_number, "its loss is nan"),
         (wrong_shape, "has the shape"),
-        (wrong_type, "is of type float64"),
+        (wrong_type, "is of type <f8"),
         (missing, "lacks"),
         (too_much, "backdoor too much"),
         (absurd, "its norm is"),
         (wrong_round, "it is for round"),
-        (another_client, "speaks for client 0"),
+        (another_client, "it is for client 0"),
         (no_samples, "claims 0 samples"),
-        (pickled, "cannot be read"),
+        (pickled, "is of type |O"),
         (garbage, "cannot be read"),
         (huge, "larger than it should be"),
     ],
@@ -184,7 +184,7 @@ def test_an_answer_without_content_of_ours_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_round_that_nobody_answers_is_tried_again_and_then_fails(tmp_path: Path) -> None:
-    from srpfl.rounds import NoAnswerError
+    from srpfl.loop.rounds import NoAnswerError
 
     federation = Federation(tmp_path, [1, 1, 1])
     for client in range(3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -11,8 +12,9 @@ import srpfl
 import tiny
 from flower.federation import Federation
 from srpfl.errors import RunFolderError
+from srpfl.flower.keeping import KeepingFlowerTransport
 from srpfl.flower.transport import FlowerTransport
-from srpfl.folder import RunFolder
+from srpfl.runs.folder import RunFolder
 
 
 class KilledError(Exception):
@@ -22,7 +24,7 @@ class KilledError(Exception):
 PLACES = [
     (FlowerTransport, "send"),  # before a round's letters
     (FlowerTransport, "collect"),  # answers are there
-    (FlowerTransport, "settle"),  # averaged
+    (KeepingFlowerTransport, "settle"),  # averaged
     (RunFolder, "add"),  # before the record is written
     (RunFolder, "save"),  # recorded, not saved
     (RunFolder, "add_timing"),  # saved, nobody has heard of it
@@ -37,7 +39,26 @@ CASES = [(*place, call) for place in PLACES for call in (1, 2)] + [(FlowerTransp
 def test_killed_anywhere_and_started_again_is_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, call: int
 ) -> None:
-    choices = {"participation": srpfl.Doubling(start=1, every=1), "evaluate_every": 1}
+    killed_and_started_again(tmp_path, monkeypatch, owner, name, call)
+
+
+@pytest.mark.parametrize("algorithm", [srpfl.SCAFFOLD(), srpfl.FedAdam(), srpfl.Ditto()], ids=type)
+@pytest.mark.parametrize(("owner", "name"), [(RunFolder, "save"), (FlowerTransport, "evaluate")])
+def test_what_an_algorithm_remembers_survives_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, algorithm: Any
+) -> None:
+    killed_and_started_again(tmp_path, monkeypatch, owner, name, 2, algorithm=algorithm)
+
+
+def killed_and_started_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    name: str,
+    call: int,
+    **choices: Any,
+) -> None:
+    choices |= {"participation": srpfl.Doubling(start=1, every=1), "evaluate_every": 1}
     whole = Federation(tmp_path / "whole", [1, 3, 2], **choices)
     expected = whole.serve()
     federation = Federation(tmp_path / "killed", [1, 3, 2], **choices)
@@ -56,14 +77,19 @@ def test_killed_anywhere_and_started_again_is_as_if_nothing_had_happened(
         federation.serve()
     run = federation.serve()
     assert [r.participants for r in run.rounds] == [r.participants for r in expected.rounds]
-    assert [(e.round, e.kind, e.accuracy) for e in run.evaluations] == [
-        (e.round, e.kind, e.accuracy) for e in expected.evaluations
+    assert [(e.round, e.kind, e.value) for e in run.evaluations] == [
+        (e.round, e.kind, e.value) for e in expected.evaluations
     ]
     assert run.state is not None
     assert expected.state is not None
     assert tiny.same(run.state.shared, expected.state.shared)
+    assert run.state.server.keys() == expected.state.server.keys()
+    for slot, tensors in expected.state.server.items():
+        assert tiny.same(run.state.server[slot], tensors)
     for client in range(3):
-        assert tiny.same(load_file(federation.kept(client)), load_file(whole.kept(client)))
+        assert federation.kept(client).exists() == whole.kept(client).exists()
+        if whole.kept(client).exists():
+            assert tiny.same(load_file(federation.kept(client)), load_file(whole.kept(client)))
 
 
 def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
@@ -85,7 +111,7 @@ def test_two_servers_cannot_share_a_folder(tmp_path: Path) -> None:
     federation = Federation(tmp_path, [1, 1, 1])
     federation.serve(rounds=3)
     first = RunFolder(tmp_path / "run")
-    first.restore({})
+    first.claim()
     with pytest.raises(RunFolderError, match="another process"):
         federation.serve(rounds=3)
     first.release()

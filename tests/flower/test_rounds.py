@@ -178,12 +178,12 @@ def test_evaluation_tests_everyone_also_stragglers(tmp_path: Path) -> None:
     run = Federation(tmp_path, [1, 9, 1]).serve(rounds=2, evaluate_every=1)
     assert {record.kind for record in run.evaluations} == {"personalised", "local"}
     for record in run.evaluations:
-        assert record.tested == [len(DATA.test(client).y) for client in range(3)]
+        assert record.weights == [len(DATA.test(client).y) for client in range(3)]
     assert run.evaluations[0].computing == run.rounds[0].computing
 
 
 def test_a_folder_can_be_compared_like_a_simulated_one(tmp_path: Path) -> None:
-    from srpfl.comparison import compare
+    from srpfl.runs.comparison import compare
 
     federation = Federation(tmp_path, [1, 1, 1])
     federation.serve(evaluate_every=1)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from srpfl.cli import app
 from srpfl.errors import ConfigError
-from srpfl.theory import Setting, compare
+from srpfl.theory import Assumptions, compare
 
 COMMAND = "import srpfl.cli; srpfl.cli.main()"
 QUICK = "linear --clients 16 --start 2 --dim 5 --samples 10 --every 3 --rounds 60"
@@ -25,7 +25,7 @@ def printed(command: str) -> str:
 
 def test_theory_prints_the_comparison_as_json() -> None:
     answer = json.loads(printed("theory --clients 300 --start 5 --a 0.2 --c 1 --c-hat 1.3 --json"))
-    expected = compare(Setting(clients=300, start=5, a=0.2, c=1.0, c_hat=1.3))
+    expected = compare(Assumptions(clients=300, start=5, a=0.2, c=1.0, c_hat=1.3))
     assert answer["speedup"] == expected.speedup
     assert answer["srpfl"] == {"time": expected.srpfl.time, "rounds": expected.srpfl.rounds}
     assert answer["fedrep"] == {"time": expected.fedrep.time, "rounds": expected.fedrep.rounds}

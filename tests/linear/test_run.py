@@ -83,7 +83,7 @@ def test_a_deadline_policy_works_here_too() -> None:
 
 
 def test_the_schedule_of_the_analysis_runs_directly() -> None:
-    setting = theory.Setting(clients=16, start=1, a=0.25)
+    setting = theory.Assumptions(clients=16, start=1, a=0.25)
     answer = linear.run(
         SMALL,
         participation=theory.optimal_schedule(setting),
@@ -126,6 +126,7 @@ def test_an_absurd_step_is_refused_and_not_averaged() -> None:
         linear.run(SMALL, participation=Everyone(), clock=IIDExponential(), eta=1e308, rounds=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "named"),
     [

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from statistics import fmean
 
+import pytest
+
 import srpfl
-from srpfl.config import Config, experiment
+from srpfl.options.config import Config
+from srpfl.options.experiment import experiment
 
 SEEDS, ROUNDS = 3, 30
 
@@ -15,6 +18,7 @@ def play(method: str, seed: int) -> srpfl.Run:
     return srpfl.simulate(**{**choices, "evaluations": ["personalised"]})
 
 
+@pytest.mark.slow
 def test_srpfl_is_sooner_there_and_ends_where_fedrep_ends() -> None:
     fedrep = [play("fedrep", seed) for seed in range(SEEDS)]
     adaptive = [play("srpfl", seed) for seed in range(SEEDS)]

@@ -14,13 +14,13 @@ import torch
 import srpfl
 from srpfl import linear
 from srpfl.clock import Equal, FixedExponential
-from srpfl.config import Config, build_participation
 from srpfl.errors import ConfigError
-from srpfl.participation import Auto, Call, Everyone, Outcome
+from srpfl.options.choices import build_participation
+from srpfl.options.config import Config
+from srpfl.participation import Answer, Auto, Call, Everyone, Outcome
 from srpfl.participation._arrivals import Arrivals
 from srpfl.participation._signal import SKETCH, Glance, Signal, look, sketch
 from srpfl.participation.auto import choices
-from srpfl.rounds import Answer
 
 
 def outcome(
@@ -313,7 +313,7 @@ def test_wrong_parameters_are_refused() -> None:
 
 
 def test_it_has_a_name_on_the_command_line() -> None:
-    policy = build_participation(Config(participation="adaptive", start=3), "everyone")
+    policy = build_participation(Config(participation="auto", start=3), "everyone")
     assert policy == Auto(start=3)
     assert policy.sees_communication
 
@@ -365,6 +365,7 @@ class SomeNever(Equal):
         return np.where(given[2] < self.first, 0.1 * (1 + given[2]), np.inf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [1, 10])
 def test_whoever_takes_for_ever_is_not_waited_for(start: int) -> None:
     run = srpfl.simulate(

@@ -1,14 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import srpfl
+from srpfl.core.randomness import stream
 from srpfl.errors import ConfigError
-from srpfl.participation import Call, Outcome
-from srpfl.rounds import Answer, Arrival, first, sample
+from srpfl.loop.rounds import Arrival, first
+from srpfl.participation import Answer, Call, Everyone, Outcome
+
+
+def sample(idle: Sequence[int], call: Call, seed: int) -> tuple[int, ...]:
+    rng = stream(seed, "sample", call.draw)
+    return tuple(Everyone().choose({}, call, idle, rng))
 
 
 def waits(policy, rounds, population) -> list[int]:
@@ -121,7 +129,7 @@ def test_with_grace_those_count_who_come_soon_after_the_nth(values, grace, cost,
 
 def outcome(gradients: list[float], samples: int, asked: int) -> Outcome:
     answers = [
-        Answer(client, 1.0, {}, 0.0, samples, {"w": torch.tensor([value])})
+        Answer(client, 1.0, {}, 0.0, samples, {"gradient": {"w": torch.tensor([value])}})
         for client, value in enumerate(gradients)
     ]
     call = Call(ask=asked, wait=len(gradients))

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 HOME = Path(sys.prefix) / "chromium"  # where get_browser.py puts one
+AXE = Path(sys.prefix) / "axe.min.js"  # and axe-core
+KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Escape": 27, "Tab": 9, "Enter": 13}
 NAMES = ["chromium", "chromium-browser", "google-chrome", "chrome", "chrome-headless-shell"]
 
 
@@ -87,11 +89,24 @@ class Page:
         box = self.evaluate(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             "e.scrollIntoView({block: 'center', behavior: 'instant'});"
-            "const b = e.getBoundingClientRect(); return [b.x, b.y, b.width, b.height] })()"
+            # The page hears of the scrolling with the next frame.
+            "return new Promise(done => requestAnimationFrame(() => setTimeout(() => {"
+            "const b = e.getBoundingClientRect(); done([b.x, b.y, b.width, b.height]) }))) })()"
         )
         x, y, width, height = box
         place = {"x": x + across * width, "y": y + down * height}
         self._call("Input.dispatchMouseEvent", type="mouseMoved", **place)
+
+    def press(self, key: str) -> None:
+        """Press a key of the keyboard, wherever the focus is."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self._call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
+                       windowsVirtualKeyCode=KEYS[key])  # fmt: skip
+
+    def print(self, path: Path) -> None:
+        """Print the page on paper, as PDF."""
+        answer = self._call("Page.printToPDF", printBackground=True)
+        path.write_bytes(base64.b64decode(answer["data"]))
 
     def screenshot(self, path: Path, *, whole: bool = False) -> None:
         answer = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
@@ -133,6 +148,16 @@ class Page:
                 self.complaints.append(str(params["args"]))
         elif event.get("method") == "Runtime.exceptionThrown":
             self.complaints.append(str(params["exceptionDetails"]))
+
+
+def table(page: Page, kind: str = "times") -> list[list[str]]:
+    """The cells of the page's table of times, or of speed-ups ("gains")."""
+    place = ("times", "gains").index(kind)
+    rows = f"[...(document.querySelectorAll('#table table')[{place}]?.tBodies[0].rows ?? [])]"
+    cells: list[list[str]] = page.evaluate(
+        f"{rows}.map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    return cells
 
 
 ARGUMENTS = [

@@ -7,141 +7,334 @@ from pathlib import Path
 
 import made_up
 import pytest
-from browser import Page
+from browser import Page, table
 
-from srpfl.comparison import compare
 from srpfl.report import write_report
-from srpfl.run import Run
+from srpfl.runs.comparison import compare
+from srpfl.runs.run import Run
 
-CURVE = "document.querySelector('path.curve[data-run=\"{}\"]').getAttribute('d')"
-
-
-def opened(page: Page, runs: list[Run], folder: Path) -> None:
-    page.open(write_report(runs, folder / "report.html").as_uri())
+CURVE = "document.querySelector('#curves path.curve[data-group=\"{}\"]').getAttribute('d')"
 
 
-def table(page: Page) -> list[list[str]]:
-    rows = "[...document.querySelectorAll('#table tbody tr')]"
-    cells: list[list[str]] = page.evaluate(
-        f"{rows}.map(row => [...row.cells].map(cell => cell.textContent))"
-    )
-    return cells
+def opened(page: Page, runs: list[Run], folder: Path, hash: str = "") -> None:
+    page.open(write_report(runs, folder / "report.html").as_uri() + hash)
+    assert page.complaints == []
 
 
-def set_cost(page: Page, cost: float) -> None:
+def pair() -> list[Run]:
+    return [made_up.run("fedrep"), made_up.run("srpfl")]
+
+
+def seeds() -> list[Run]:
+    return [made_up.run(name, seed=seed) for name in ("fedrep", "srpfl") for seed in (0, 1)]
+
+
+def set_value(page: Page, id: str, value: object, event: str = "change") -> None:
     page.evaluate(
-        "(() => { const input = document.getElementById('cost-number');"
-        f"input.value = {cost}; input.dispatchEvent(new Event('change')); }})()"
+        f"(() => {{ const input = document.getElementById('{id}');"
+        f"input.value = {json.dumps(value)}; input.dispatchEvent(new Event('{event}')); }})()"
     )
 
 
-def slide(page: Page, position: int) -> None:
-    page.evaluate(
-        "(() => { const slider = document.getElementById('cost');"
-        f"slider.value = {position}; slider.dispatchEvent(new Event('input')); }})()"
-    )
+def text(page: Page, id: str) -> str:
+    return str(page.evaluate(f"document.getElementById('{id}').textContent"))
+
+
+def numbers(cells: list[str]) -> list[float]:
+    """The means in the cells of a table."""
+    return [float(cell.split(" ± ")[0].rstrip("×")) for cell in cells]
 
 
 def test_it_opens_from_a_file_asks_for_nothing_and_does_not_complain(
     page: Page, tmp_path: Path
 ) -> None:
-    opened(page, [made_up.run("fedrep", start=10), made_up.run("srpfl")], tmp_path)
+    opened(page, pair(), tmp_path)
     assert page.requests == [(tmp_path / "report.html").as_uri()]
-    assert page.complaints == []
-    assert page.evaluate("document.querySelectorAll('canvas').length") == 5
-    assert "made up </script>" in page.evaluate("document.getElementById('subtitle').textContent")
+    assert page.evaluate("document.querySelectorAll('canvas').length") == 9
+    assert "made up </script>" in text(page, "subtitle")
 
 
-def test_the_slider_counts_time_anew(page: Page, tmp_path: Path) -> None:
-    runs = [made_up.run("fedrep", start=10), made_up.run("srpfl")]
-    opened(page, runs, tmp_path)
+def test_the_slider_counts_time_again_and_every_key_moves_it(page: Page, tmp_path: Path) -> None:
+    opened(page, pair(), tmp_path)
     before = page.evaluate(CURVE.format("srpfl"))
-    slide(page, 500)
+    page.evaluate("document.getElementById('cost').focus()")
+    costs = []
+    for _ in range(20):
+        page.press("ArrowRight")
+        costs.append(float(page.evaluate("document.getElementById('cost-number').value")))
+    assert costs == sorted(set(costs))  # it never sticks
     assert page.evaluate(CURVE.format("srpfl")) != before
-    cost = float(page.evaluate("document.getElementById('cost-number').value"))
-    assert cost == 25  # the cube of the half, of 200
-    slide(page, 0)
+    assert page.evaluate("document.getElementById('cost').ariaValueText") is not None
+    set_value(page, "cost", 0, "input")
     assert page.evaluate(CURVE.format("srpfl")) == before
+    for cost in (0.1, 3.7, 25):  # a value between two steps of the slider stays what it is
+        set_value(page, "cost-number", cost)
+        assert page.evaluate("view.cost") == cost
 
 
-def test_the_table_says_what_the_library_computes(page: Page, tmp_path: Path) -> None:
-    runs = [made_up.run(name, seed=seed, start=10 if name == "fedrep" else 2)
-            for name in ("fedrep", "srpfl") for seed in (0, 1)]  # fmt: skip
+def test_a_button_keeps_the_focus_when_it_is_pressed(page: Page, tmp_path: Path) -> None:
+    opened(page, pair(), tmp_path)
+    for place in ("#costs button:nth-child(2)", "#legend button"):
+        page.evaluate(f"document.querySelector('{place}').focus()")
+        page.evaluate("document.activeElement.click()")
+        assert page.evaluate(f"document.activeElement === document.querySelector('{place}')")
+    pressed = "document.querySelector('#costs button:nth-child(2)').ariaPressed"
+    assert page.evaluate(pressed) == "true"
+
+
+def test_the_tables_say_what_the_library_computes(page: Page, tmp_path: Path) -> None:
+    runs = seeds()
     opened(page, runs, tmp_path)
-    set_cost(page, 3)
+    set_value(page, "cost-number", 3)
     expected = compare(runs, communication=(0, 3, 10, 100))
     for shown, row in zip(table(page), expected.rows, strict=True):
         assert shown[0] == f"{row.method} (2 seeds)"
-        assert shown[1] == f"{100 * row.accuracy:.1f} %"
-        times = [float(cell) for cell in shown[2:6]]
-        assert times == pytest.approx(list(row.time_to_target.values()), rel=1e-3)
-        assert shown[6] == ("" if row.method == "fedrep" else "fedrep")
-        speedups = [None if cell == "" else float(cell[:-1]) for cell in shown[7:]]
-        assert speedups == pytest.approx(list(row.speedup.values()), abs=0.006)
+        assert shown[1] == f"{100 * row.final:.1f} %"
+        assert numbers(shown[2:]) == pytest.approx(list(row.time_to_target.values()), rel=1e-3)
+        spreads = [float(cell.split(" ± ")[1]) for cell in shown[2:]]
+        assert spreads == pytest.approx(list(row.time_spread.values()), rel=0.06)
+    (shown,) = table(page, "gains")
+    mine = expected.rows[1]
+    assert numbers(shown[1:]) == pytest.approx(list(mine.speedup.values()), rel=5e-3)
+    assert text(page, "table").count(f"Speed-up over {expected.baseline}") == 1
+    assert expected.target_origin in text(page, "target-note")
+
+
+def test_seeds_are_one_line_with_a_band(page: Page, tmp_path: Path) -> None:
+    runs = [made_up.run(seed=seed, first=0.3 + 0.02 * seed) for seed in (0, 1, 2)]
+    opened(page, runs, tmp_path)
+    assert page.evaluate("document.querySelectorAll('#curves path.curve').length") == 1
+    assert page.evaluate("document.querySelectorAll('#curves path.band').length") == 1
+    assert page.evaluate("document.querySelectorAll('#timelines canvas').length") == 1
+    before = page.evaluate("document.querySelector('#timelines h3').textContent")
+    set_value(page, "seed", "2")
+    assert page.evaluate("document.querySelector('#timelines h3').textContent") != before
+    assert table(page)[0][1] == "92.9 ± 1.6 %"
+
+
+def test_speed_up_against_target_has_a_curve_for_each_c(page: Page, tmp_path: Path) -> None:
+    opened(page, seeds(), tmp_path)
+    costs = "[...document.querySelectorAll('#gains path.gain')].map(p => p.dataset.cost)"
+    assert page.evaluate(costs) == ["0", "10", "100"]
+    set_value(page, "cost-number", 3)
+    assert page.evaluate(costs) == ["0", "3", "10", "100"]
+    runs = {name: [run for run in seeds() if run.name == name] for name in ("fedrep", "srpfl")}
+    from srpfl.runs.race import gains
+
+    expected = gains(runs["fedrep"], runs["srpfl"], 10)
+    shown = page.evaluate("gainPoints('fedrep', 'srpfl', 10)")
+    assert [point["speedup"] for point in shown] == pytest.approx(
+        [each.speedup for _, each in expected]
+    )
+    assert [point["spread"] for point in shown] == pytest.approx(
+        [each.spread for _, each in expected]
+    )
+
+
+def test_the_baseline_can_be_another(page: Page, tmp_path: Path) -> None:
+    opened(page, [*pair(), made_up.run("flanp")], tmp_path)
+    assert "Speed-up over fedrep" in text(page, "table")
+    set_value(page, "baseline", "flanp")
+    assert "Speed-up over flanp" in text(page, "table")
+    assert [row[0] for row in table(page, "gains")] == ["fedrep", "srpfl"]
 
 
 def test_a_target_out_of_reach_is_not_reached(page: Page, tmp_path: Path) -> None:
     opened(page, [made_up.run("srpfl")], tmp_path)
-    page.evaluate(
-        "(() => { const input = document.getElementById('target');"
-        "input.value = 99.9; input.dispatchEvent(new Event('change')); })()"
-    )
+    set_value(page, "target", 99.9)
     assert table(page)[0][2] == "not reached"
+
+
+def test_a_target_far_below_the_best_run_is_said(page: Page, tmp_path: Path) -> None:
+    weak = [made_up.run(name, first=0.1) for name in ("fedrep", "srpfl")]
+    opened(page, [*weak, made_up.run("fedavg", first=0.35)], tmp_path)
+    assert "far from the best run (fedavg" in text(page, "target-note")
 
 
 @pytest.mark.parametrize(
     ("where", "across", "down", "says"),
     [
         ("#curves svg", 0.7, 0.4, ["srpfl", "%", "round", "time"]),
+        ("#gains svg", 0.5, 0.5, ["target", "C = 10", "×"]),
         ("#timelines canvas", 0.5, 0.8, ["round", "waited for", "went on after", "stage"]),
+        ("#tenths svg", 0.5, 0.5, ["tenth", "srpfl", "%"]),
         ("#clients canvas", 0.3, 0.3, ["client", "accuracy", "counted", "late"]),
+        ("#histories canvas", 0.5, 0.3, ["client", "after round", "first heard"]),
         ("#partitions canvas", 0.5, 0.3, ["client", "class", "points"]),
     ],
 )
 def test_hovering_shows_values(
     page: Page, tmp_path: Path, where: str, across: float, down: float, says: list[str]
 ) -> None:
-    opened(page, [made_up.run("srpfl")], tmp_path)
+    opened(page, pair(), tmp_path)
     assert page.evaluate("document.getElementById('tip').hidden")
     page.hover(where, across, down)
     page.wait_for("!document.getElementById('tip').hidden")
-    words = page.evaluate("document.getElementById('tip').textContent")
+    words = text(page, "tip")
     assert all(word in words for word in says), words
-    page.hover("h1")
-    page.wait_for("document.getElementById('tip').hidden")
+    page.evaluate("draw()")  # what the words were about is drawn anew
+    assert page.evaluate("document.getElementById('tip').hidden")
 
 
 def test_a_run_that_looks_at_c_is_shown_only_at_its_own(page: Page, tmp_path: Path) -> None:
     auto = made_up.run("auto", sees=True, communication=10.0)
     opened(page, [auto, made_up.run("srpfl", communication=10.0)], tmp_path)
-    shown = page.evaluate(CURVE.format("auto"))
-    assert shown.count("L") == 19
-    set_cost(page, 5)
+    assert page.evaluate(CURVE.format("auto")).count("L") == 19
+    set_value(page, "cost-number", 5)
     assert page.evaluate(CURVE.format("auto")) == "M0 0"
-    assert "looks at C" in page.evaluate("document.getElementById('hidden-note').textContent")
+    assert "looks at C" in text(page, "hidden-note")
     assert page.evaluate(CURVE.format("srpfl")).count("L") == 19
 
 
 def test_on_real_clients_there_is_no_c_to_move(page: Page, tmp_path: Path) -> None:
     opened(page, [made_up.run("srpfl", clock="RealTime")], tmp_path)
     assert page.evaluate("document.getElementById('cost-control').offsetParent") is None
-    assert len(table(page)[0]) == 5  # a single time, and nothing about C
+    assert len(table(page)[0]) == 3  # a single time, and nothing about C
     assert "time (s)" in page.evaluate("document.querySelector('#curves svg').textContent")
 
 
-def test_hiding_a_run_hides_it_everywhere(page: Page, tmp_path: Path) -> None:
-    opened(page, [made_up.run("fedrep"), made_up.run("srpfl")], tmp_path)
+def test_hiding_a_method_hides_it_everywhere(page: Page, tmp_path: Path) -> None:
+    opened(page, [*pair(), made_up.run("flanp")], tmp_path)
     page.evaluate("document.querySelector('#legend button').click()")
-    assert page.evaluate("document.querySelectorAll('path.curve').length") == 1
-    assert page.evaluate("document.querySelectorAll('#timelines canvas').length") == 1
+    curves = ("#curves path.curve", "#timelines canvas", "#histories canvas")
+    for place in (*curves, "#behind tbody tr", "#configs details"):
+        assert page.evaluate(f"document.querySelectorAll('{place}').length") == 2, place
+    assert [row[0] for row in table(page)] == ["srpfl", "flanp"]
+    page.evaluate("document.querySelectorAll('#legend button').forEach((b, i) => i && b.click())")
+    assert "All methods are hidden" in text(page, "table")
+    assert "too many" not in text(page, "clients")
+
+
+def test_the_address_holds_what_is_chosen(page: Page, tmp_path: Path) -> None:
+    opened(page, pair(), tmp_path)
+    set_value(page, "cost-number", 7)
+    set_value(page, "target", 55)
+    set_value(page, "axis", "round")
+    page.evaluate("document.querySelector('#legend button').click()")
+    hash = page.evaluate("location.hash")
+    opened(page, pair(), tmp_path, hash)
+    assert page.evaluate("[view.cost, view.target, view.axis, [...view.hidden]]") == [
+        7, pytest.approx(0.55), "round", ["fedrep"],
+    ]  # fmt: skip
+    opened(page, pair(), tmp_path, "#C=x&data=77&seed=z&kind=none&target=y&hide=nobody")
+
+
+def test_data_sets_are_shown_one_at_a_time(page: Page, tmp_path: Path) -> None:
+    runs = [made_up.run(name, data=data) for data in ("one", "two") for name in ("fedrep", "srpfl")]
+    opened(page, runs, tmp_path)
+    assert page.evaluate("document.querySelectorAll('#legend button').length") == 2
+    assert "one, 10 clients" in text(page, "subtitle")
+    set_value(page, "board", "1")
+    assert "two, 10 clients" in text(page, "subtitle")
+    assert [row[0] for row in table(page)] == ["fedrep", "srpfl"]
+    assert "data=1" in page.evaluate("location.hash")
+
+
+def test_the_last_stage_always_has_its_label(page: Page, tmp_path: Path) -> None:
+    # The last stage begins so late that there is no room for words to the right of its border.
+    opened(page, [made_up.run(rounds=21, clients=16)], tmp_path)
+    drawn = page.evaluate(
+        "(() => { const words = []; const put = textAt; const keep = CanvasRenderingContext2D"
+        ".prototype.fillText; CanvasRenderingContext2D.prototype.fillText = function (text) "
+        "{ words.push(text); return keep.apply(this, arguments); }; drawTimelines();"
+        "CanvasRenderingContext2D.prototype.fillText = keep; return words; })()"
+    )
+    assert "n = 16" in drawn
+
+
+def test_the_replay_knows_who_is_at_work_and_who_was_heard(page: Page, tmp_path: Path) -> None:
+    run = made_up.run("srpfl", rounds=20, clients=10)
+    opened(page, [run], tmp_path)
+    third = run.rounds[2]
+    middle = (run.rounds[1].computing + third.computing) / 2
+    state = page.evaluate(
+        f"(() => {{ const s = stateAt(CONTENT.runs[0], {middle});"
+        "return [s.place, s.over, [...s.heard].sort((a, b) => a - b), s.latest.round]; })()"
+    )
+    heard = {client for record in run.rounds[:2] for client in record.participants}
+    assert state == [2, False, sorted(heard), 2]
+    words = text(page, "replays")
+    set_value(page, "moment", 1000, "input")
+    assert text(page, "replays") != words
+    assert "10 of 10 clients heard" in text(page, "replays")
+    set_value(page, "moment", 0, "input")
+    page.evaluate("document.getElementById('play').click()")
+    page.wait_for("Number(document.getElementById('moment').value) > 0")
+    page.evaluate("document.getElementById('play').click()")
+    assert text(page, "play") == "Play"
+
+
+def test_tenths_and_pairs_are_those_of_the_clients(page: Page, tmp_path: Path) -> None:
+    opened(page, [made_up.run("fedrep", clients=20), made_up.run("srpfl", clients=20)], tmp_path)
+    first = page.evaluate("tenthsOf(CONTENT.runs[0])[0]")
+    clients = page.evaluate("CONTENT.runs[0].clients.slice(0, 2).map(client => client[2])")
+    assert first == pytest.approx(sum(clients) / 2)
+    assert page.evaluate("document.querySelectorAll('#pairs circle.pair').length") == 20
+    assert "0 clients are better off" in text(page, "pairs")  # they learn the same here
+
+
+def test_what_is_taken_along(page: Page, tmp_path: Path) -> None:
+    opened(page, pair(), tmp_path)
+    svg = page.evaluate("svgText(document.querySelector('#curves svg'))")
+    assert svg.startswith("<svg")
+    assert "var(--" not in svg
+    rows = page.evaluate("csvText(TABLES.curves())").splitlines()
+    assert rows[0] == "method,seed,evaluation,round,time,value"
+    assert len(rows) == 1 + 40
+    for name in ("gains", "timelines", "clients"):
+        assert len(page.evaluate(f"csvText(TABLES.{name}())").splitlines()) > 10
+    assert page.evaluate("pngOf(byId('timelines'))").startswith("data:image/png")
+    page.evaluate("document.querySelector('#configs details').open = true")
+    assert page.evaluate("document.querySelectorAll('#configs .copy').length") == 4
+
+
+def test_title_and_date(page: Page, tmp_path: Path) -> None:
+    page.open(write_report(pair(), tmp_path / "r.html", title="Tuesday's trial").as_uri())
+    assert text(page, "title") == "Tuesday's trial"
+    assert page.evaluate("document.title") == "Tuesday's trial"
+    assert page.evaluate("new Date(CONTENT.made).getFullYear()") > 2000
+    opened(page, pair(), tmp_path)
+    assert text(page, "title") == "fedrep and srpfl on made up </script>"
+
+
+@pytest.mark.parametrize("width", [390, 800, 1400])
+def test_nothing_is_cut_off(page: Page, tmp_path: Path, width: int) -> None:
+    page.resize(width, 900)
+    try:
+        opened(page, [*seeds(), made_up.run("lg-srpfl")], tmp_path)
+        set_value(page, "cost-number", 3)
+        wide = page.evaluate(
+            "[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right >"
+            f" {width}).map(e => `${{e.tagName}} ${{e.id}} ${{e.parentElement.id}}`)"
+        )
+        assert wide == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    finally:
+        page.resize(1280, 900)
+
+
+def test_on_paper_it_is_light(page: Page, tmp_path: Path) -> None:
+    page.resize(1280, 900, dark=True)
+    opened(page, pair(), tmp_path)
+    assert page.evaluate("document.documentElement.dataset.ground") == "dark"
+    page.evaluate(
+        "addEventListener('beforeprint', () => { window.paper = "
+        "[document.documentElement.dataset.ground, css('--ground'), "
+        "document.querySelector('path.curve').getAttribute('stroke')]; })"
+    )
+    page.print(tmp_path / "report.pdf")
+    light = page.evaluate("CONTENT.palette.light[0]")
+    assert page.evaluate("window.paper") == ["light", "#ffffff", light]
+    page.wait_for("document.documentElement.dataset.ground === 'dark'")
+    page.resize(1280, 900)
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_a_run_without_evaluations_or_rounds_is_no_error(page: Page, tmp_path: Path) -> None:
     whole = made_up.run()
     opened(page, [Run(whole.config, whole.rounds, [])], tmp_path)
-    assert page.complaints == []
     opened(page, [Run(whole.config, [], [])], tmp_path)
-    assert page.complaints == []
+    opened(page, [Run(whole.config, [], []), made_up.run("fedrep")], tmp_path)
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -176,5 +369,5 @@ def test_nine_runs_of_150_rounds_and_100_clients_open_in_3_seconds_and_10_mb(
     seconds = min(page.open(file.as_uri()) for _ in range(3))
     print(json.dumps({"seconds": seconds, "bytes": file.stat().st_size}))
     assert page.complaints == []
-    assert page.evaluate("document.querySelectorAll('path.curve').length") == 9
+    assert page.evaluate("document.querySelectorAll('#curves path.curve').length") == 9
     assert seconds < 3

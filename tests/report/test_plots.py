@@ -13,12 +13,20 @@ import made_up
 import pytest
 
 from srpfl.errors import ConfigError, RunFolderError
-from srpfl.export import TABLES, export
-from srpfl.folder import RunFolder
-from srpfl.records import half_accuracies
+from srpfl.options.command import command
 from srpfl.report import find_runs, write_report
-from srpfl.report.content import client_rows, command, content, halves, mean_times
-from srpfl.report.plots import PLOTS, accuracy_against_time
+from srpfl.report.content import content
+from srpfl.report.plots import (
+    PLOTS,
+    clients_by_speed,
+    comparison,
+    metric_against_time,
+    speedup_against_target,
+)
+from srpfl.runs.clients import halves
+from srpfl.runs.export import TABLES, export
+from srpfl.runs.folder import RunFolder
+from srpfl.runs.records import half_accuracies, mean_times
 
 BEGINNINGS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
@@ -34,7 +42,7 @@ def test_every_plot_in_every_format_twice_the_same(kind: str, ending: str, tmp_p
 
 
 def test_a_plot_of_an_unknown_kind_or_to_an_impossible_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="accuracy"):
+    with pytest.raises(ConfigError, match="known: clients, metric, rounds"):
         made_up.run().plot(kind="acuracy")
     with pytest.raises(RunFolderError, match="cannot write"):
         made_up.run().plot(tmp_path / "plot.nothing")
@@ -42,8 +50,47 @@ def test_a_plot_of_an_unknown_kind_or_to_an_impossible_file(tmp_path: Path) -> N
 
 def test_a_panel_leaves_out_what_was_not_played_at_its_c() -> None:
     runs = [made_up.run("auto", sees=True, communication=10.0), made_up.run()]
-    figure = accuracy_against_time(runs, communication=[0, 10])
+    figure = metric_against_time(runs, communication=[0, 10])
     assert [len(panel.lines) for panel in figure.axes] == [1, 2]
+
+
+def test_seeds_are_one_line_with_a_band_and_who_waits_is_dashed() -> None:
+    runs = [made_up.run(name, seed=seed, first=0.3 + 0.05 * seed)
+            for name in ("fedrep", "srpfl") for seed in (0, 1)]  # fmt: skip
+    (panel,) = metric_against_time(runs).axes
+    fedrep, srpfl = panel.lines
+    assert len(panel.collections) == 2
+    assert fedrep.get_color() == srpfl.get_color()
+    assert (fedrep.is_dashed(), srpfl.is_dashed()) == (True, False)
+    assert fedrep.get_ydata()[-1] == pytest.approx(100 * (0.925 + 0.009))
+    assert [words.get_text() for words in panel.texts] == ["fedrep", "srpfl"]
+    assert panel.get_xlabel() == "simulated time (1 = mean time of a client)"
+
+
+def test_speed_up_against_target_has_a_line_for_each_c_and_a_band_over_seeds() -> None:
+    runs = [made_up.run(name, seed=seed) for name in ("fedrep", "srpfl") for seed in (0, 1)]
+    (panel,) = speedup_against_target(runs, communication=[0, 10]).axes
+    assert [words.get_text() for words in panel.texts] == ["C = 10", "C = 0"]
+    assert len(panel.collections) == 2
+    assert panel.get_ylabel() == "times sooner than fedrep"
+    backwards = speedup_against_target([made_up.run(name, metric="rmse") for name in NAMES])
+    assert backwards.axes[0].xaxis_inverted()  # to the right is harder, whichever way is better
+    with pytest.raises(ConfigError, match="two methods"):
+        speedup_against_target(runs[:2])
+
+
+NAMES = ("fedrep", "srpfl")
+
+
+def test_panels_wrap_at_three_in_a_row() -> None:
+    whole = comparison([made_up.run(name) for name in NAMES], communication=[0, 1, 10, 100])
+    assert len(whole.axes) == 5
+    assert {round(panel.get_position().y0, 2) for panel in whole.axes[:3]} == {
+        round(whole.axes[0].get_position().y0, 2)
+    }
+    assert whole.axes[3].get_position().y0 < whole.axes[2].get_position().y0
+    many = clients_by_speed([made_up.run(name) for name in made_up.METHODS])
+    assert len(many.axes) == 2 * len(made_up.METHODS)
 
 
 def test_the_halves_are_those_of_the_records() -> None:
@@ -51,19 +98,19 @@ def test_the_halves_are_those_of_the_records() -> None:
     times = mean_times(run.rounds)
     slowest_first = sorted(times, key=lambda client: -times[client])
     slow, fast = half_accuracies(run.evaluations[-1], slowest_first)
-    assert halves(client_rows(run)) == pytest.approx((fast, slow))
+    assert halves(run) == pytest.approx((fast, slow))
 
 
 def test_the_command_plays_the_run_again() -> None:
-    from srpfl.config import Config
+    from srpfl.options.config import Config
 
     options = {"method": "srpfl", "data": "digits", "seed": 3, "rounds": 5, "augment": False}
-    assert command({"options": options}) == (
+    assert command(options) == (
         "srpfl run --method srpfl --data digits --seed 3 --rounds 5 --no-augment"
     )
     assert Config.of(options).rounds == 5
-    assert command({"options": {"something": "else"}}) is None
-    assert command({}) is None
+    assert command({"something": "else"}) is None
+    assert command(None) is None
 
 
 def test_a_huge_population_is_thinned_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,13 +141,14 @@ def test_tables_of_a_run(tmp_path: Path) -> None:
             assert len(list(csv.DictReader(file))) == size
     last = run.to_pandas(communication=10).iloc[-1]
     assert last.time == run.time(10)
-    assert last.accuracy == run.accuracy[-1].mean
+    assert (last.metric, last.value) == ("accuracy", run.accuracy[-1].mean)
     with pytest.raises(ConfigError, match="rounds"):
         run.to_pandas("rouns")
     with pytest.raises(ConfigError, match="another C"):
         export(made_up.run(sees=True), tmp_path, communication=10)
 
 
+@pytest.mark.slow
 def test_the_command_writes_one_file_for_a_folder_of_runs(tmp_path: Path) -> None:
     for name in ("fedrep", "srpfl"):
         made_up.keep(made_up.run(name), RunFolder(tmp_path / "both" / name))
@@ -113,6 +161,16 @@ def test_the_command_writes_one_file_for_a_folder_of_runs(tmp_path: Path) -> Non
         "runs": ["both/fedrep", "both/srpfl"],
     }
     assert "</html>" in (tmp_path / "both" / "report.html").read_text()
+    opened = subprocess.run(
+        [*line, "both", "--open", "--title", "Tuesday"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "BROWSER": "echo shows %s"},
+    )
+    assert f"shows {(tmp_path / 'both' / 'report.html').as_uri()}" in opened.stdout
+    assert '"title":"Tuesday"' in (tmp_path / "both" / "report.html").read_text()
     bad = subprocess.run(
         [*line, "nowhere"], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
@@ -127,6 +185,7 @@ def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
         find_runs([tmp_path])
 
 
+@pytest.mark.slow
 def test_the_command_exports_runs_for_other_tools(tmp_path: Path) -> None:
     for name in ("fedrep", "srpfl"):
         made_up.keep(made_up.run(name), RunFolder(tmp_path / "both" / name))
@@ -143,6 +202,7 @@ def test_the_command_exports_runs_for_other_tools(tmp_path: Path) -> None:
     assert "did you mean 'csv'" in bad.stderr
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_how_a_run_goes_on(tmp_path: Path) -> None:
     pty = pytest.importorskip("pty", reason="needs a system with terminals")
     controller, terminal = pty.openpty()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+import dataclasses
+from itertools import combinations, pairwise
 
 import made_up
 import numpy as np
 import pytest
 
-from srpfl.report.style import DARK, LIGHT, PREFERRED, styles
+from srpfl.report.palette import DARK, DARK_STEPS, LIGHT, LIGHT_STEPS
+from srpfl.report.style import PREFERRED, styles
+from srpfl.runs.groups import groups_of
 
 # Machado, Oliveira and Fernandes (2009), severity 1: what a dichromat sees, in linear RGB.
 VISION = {
@@ -40,11 +43,14 @@ def test_every_pair_of_colours_is_apart(palette: list[str], vision: str) -> None
         assert np.linalg.norm(lab(one, vision) - lab(other, vision)) > 15, (one, other)
 
 
-def test_a_method_has_its_colour_in_every_report() -> None:
+def test_a_family_has_its_colour_in_every_report_and_who_waits_is_dashed() -> None:
     alone = styles([made_up.run("srpfl")])[0]
-    among = styles([made_up.run(name) for name in ("hf-maml", "mine", "fedrep", "srpfl")])
-    assert alone.slot == among[3].slot == PREFERRED["srpfl"]
-    assert len({look.slot for look in among}) == 4
+    among = styles([made_up.run(name) for name in ("hf-maml", "mine", "fedrep", "srpfl", "flanp")])
+    maml, mine, fedrep, srpfl, flanp = among
+    assert alone.slot == srpfl.slot == fedrep.slot == PREFERRED["FedRep"]
+    assert len({maml.slot, srpfl.slot, flanp.slot}) == 3
+    assert [look.dash != "" for look in among] == [True, False, True, False, False]
+    assert mine.slot != srpfl.slot  # it is of the family too, and does not wait either
 
 
 def test_seeds_share_a_colour_and_variants_do_not() -> None:
@@ -58,5 +64,32 @@ def test_seeds_share_a_colour_and_variants_do_not() -> None:
     assert looks[0].slot == looks[1].slot != looks[2].slot
 
 
+def test_beyond_eight_colours_lines_have_marks() -> None:
+    looks = styles([made_up.run("srpfl", start=start) for start in range(1, 11)])
+    assert len({(look.slot % len(LIGHT), look.mark) for look in looks}) == 10
+    assert {look.mark for look in looks} == {"", "o"}
+
+
 def test_the_same_run_twice_gets_two_labels() -> None:
     assert [look.label for look in styles([made_up.run(), made_up.run()])] == ["srpfl", "srpfl #2"]
+
+
+def test_labels_have_neither_hashes_nor_what_was_left_open() -> None:
+    run = made_up.run()
+    left_open = {**run.config, "options": {"shards": None, "alpha": 0.5}}
+    chosen = {**run.config, "options": {"shards": 3, "alpha": 0.5}, "model": "LeNet5(\n  (conv1)"}
+    other = {**run.config, "options": {"shards": 3, "alpha": 0.5}, "model": "LeNet5(\n  (conv2)"}
+    runs = [dataclasses.replace(run, config=config) for config in (left_open, chosen, other)]
+    assert groups_of(runs) == [
+        "srpfl (model MLP)",
+        "srpfl (model LeNet5 1, shards 3)",
+        "srpfl (model LeNet5 2, shards 3)",
+    ]
+
+
+@pytest.mark.parametrize("steps", [LIGHT_STEPS, DARK_STEPS], ids=["light", "dark"])
+def test_steps_can_be_told_apart_in_grey(steps: list[str]) -> None:
+    grey = [lab(colour, "usual")[0] for colour in steps]
+    gaps = [abs(one - other) for one, other in pairwise(grey)]
+    assert grey in (sorted(grey), sorted(grey, reverse=True))
+    assert min(gaps) > 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from srpfl import linear
 from srpfl.clock import DynamicExponential
 from srpfl.errors import RunFolderError
 from srpfl.participation import Auto, Everyone
+from srpfl.runs.seal import seal
 from srpfl.studies import auto_linear, auto_networks, auto_plots
 from srpfl.studies.auto import main, write_cells
 
@@ -86,6 +88,7 @@ def test_what_a_stopped_study_left_half_done_is_done_again(tmp_path: Path) -> No
     assert auto_linear.study(file, seeds=[1], **settings) == whole[3:]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -125,6 +128,9 @@ def test_networks_that_are_there_are_summed_up_anywhere_and_others_refused(
     with pytest.raises(RunFolderError, match="holds another run"):
         auto_networks.study("few", tmp_path, seeds=[0], overrides={**small, "lr": 0.5})
     config = tmp_path / "few" / "auto-C0-seed0" / "config.json"
-    config.write_text(config.read_text().replace('"patience": 30.0', '"patience": 50.0'))
+    held = json.loads(config.read_text())
+    del held["sum"]
+    held["participation"]["patience"] = 50.0
+    config.write_text(seal(json.dumps(held)))
     with pytest.raises(RunFolderError, match="differs in participation"):
         auto_networks.study("few", tmp_path, seeds=[0], overrides=small)

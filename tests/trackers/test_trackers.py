@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import srpfl
 import tiny
 from srpfl.errors import ConfigError
+from srpfl.runs.records import EvaluationRecord
 from srpfl.trackers import MLflow, TensorBoard, Tracker, WandB, metrics_of, replay
 
 
@@ -30,17 +32,44 @@ def expected(run: srpfl.Run) -> dict[str, dict[int, float]]:
     return found
 
 
+def test_the_names_are_the_metrics_and_the_worst_client_is_the_worst() -> None:
+    values, weights = [3.0, 9.0, 0.0, 20.0], [5, 5, 5, 0]
+    falls = EvaluationRecord(2, "local", 1.0, 4.0, values, weights, "rmse", False)
+    assert metrics_of(falls, 0.0) == {"rmse/local": 4.0, "rmse/local/worst client": 9.0}
+    rises = EvaluationRecord(2, "local", 1.0, 4.0, values, [5, 5, 0, 5], "r2", True)
+    assert metrics_of(rises, 0.0) == {"r2/local": 4.0, "r2/local/worst client": 3.0}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*noload.*:DeprecationWarning")
+def test_a_metric_may_have_any_name(run: srpfl.Run, tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    named = [replace(record, metric="error (%), R²") for record in run.evaluations]
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    replay(replace(run, evaluations=named), MLflow(uri=uri), TensorBoard(tmp_path))
+    client = MlflowClient(tracking_uri=uri)
+    (kept,) = client.search_runs([client.get_experiment_by_name("srpfl").experiment_id])
+    assert kept.data.metrics["error ____ R²/local"] == named[-1].value
+
+
 def test_tensorboard(run: srpfl.Run, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     replay(run, TensorBoard(tmp_path))
-    events = EventAccumulator(str(tmp_path / "fedrep-seed0"))
+    everything = {"histograms": 0, "scalars": 0, "tensors": 0}
+    events = EventAccumulator(str(tmp_path / "fedrep-seed0"), size_guidance=everything)
     events.Reload()
     wanted = expected(run)
     assert set(events.Tags()["scalars"]) == {name.replace(" ", "_") for name in wanted}
     for name, values in wanted.items():
         seen = {event.step: event.value for event in events.Scalars(name.replace(" ", "_"))}
         assert seen == pytest.approx(values, rel=1e-6)  # event files hold 32-bit floats
+    times = {event.step: event.wall_time for event in events.Scalars("accuracy/personalised")}
+    assert times == {point.round: point.time for point in run.accuracy}  # not when it was written
+    assert [h.step for h in events.Histograms("accuracy/local/clients")] == [2, 4]
+    told = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    assert b"participation.kind" in told
     text = events.Tensors("config/text_summary")[0].tensor_proto.string_val[0].decode()
     assert json.loads(text.strip("`").removeprefix("json")) == json.loads(json.dumps(run.config))
 
@@ -61,8 +90,13 @@ def test_mlflow(run: srpfl.Run, tmp_path: Path) -> None:
     for name, values in expected(run).items():
         history = client.get_metric_history(kept.info.run_id, name)
         assert {metric.step: metric.value for metric in history} == values
+        if name == "accuracy/local":
+            assert {m.timestamp for m in history} == {int(1000 * p.time) for p in run.accuracy}
+    halves = client.get_metric_history(kept.info.run_id, "accuracy/local/clients/50 _")
+    assert len(halves) == 2
 
 
+@pytest.mark.slow
 def test_wandb_offline(run: srpfl.Run, tmp_path: Path) -> None:
     import wandb
 
@@ -71,7 +105,8 @@ def test_wandb_offline(run: srpfl.Run, tmp_path: Path) -> None:
     (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     seen: dict[str, dict[int, float]] = {}
     config: dict[str, Any] = {}
-    for record in wandb_records(file):
+    records = wandb_records(file)
+    for record in records:
         if record.WhichOneof("record_type") == "run":
             config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
         values = {(item.key or item.nested_key[0]): json.loads(item.value_json)
@@ -80,6 +115,8 @@ def test_wandb_offline(run: srpfl.Run, tmp_path: Path) -> None:
             seen.setdefault(name, {})[values["_step"]] = value
     wanted = expected(run)
     assert {name: seen[name] for name in wanted} == wanted
+    assert set(seen["accuracy/local/clients"]) == {2, 4}
+    assert any(record.metric.step_metric == "time" for record in records)
     assert config["participation"]["kind"] == "Doubling"
 
 

@@ -1,34 +1,63 @@
-"""What an algorithm is: a split of the model, a plan of local work, and an average.
+"""What an algorithm is: a split of the model, plans of local work, and an update of the server.
 
 Nothing here knows of stragglers, clocks or engines. A new algorithm states what is personal and
-what a participant trains; FedRep's file shows how little that is.
+what a participant trains; FedRep's file shows how little that is, SCAFFOLD's how the slots of
+server and clients come in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from srpfl.errors import ConfigError
-from srpfl.local import SGD, Phase, Plan, Rule
-from srpfl.split import (
+from srpfl.algorithms.averages import Average, averages
+from srpfl.algorithms.private import Private
+from srpfl.algorithms.sealed import opened
+from srpfl.core.plan import Phase, Plan
+from srpfl.core.rules import SGD, Rule, with_momentum
+from srpfl.core.slots import Given, Reply, Slots, Trained, about, packed
+from srpfl.core.split import (
     Params,
     Personal,
     Predicate,
+    Split,
     check_ties,
     last_linear,
     nothing,
     predicate,
+    split,
+    trainable,
 )
-
-if TYPE_CHECKING:
-    from srpfl.rounds import Answer
+from srpfl.core.wire import wire_of
+from srpfl.errors import ConfigError
 
 Evaluation = Literal["personalised", "global", "local"]
+TOLD_IF_CHANGED = {"told": "if changed"}  # in run folders, which may be older than a field
+
+
+class Answered(Protocol):
+    """What the server's update sees of an answer."""
+
+    @property
+    def client(self) -> int: ...
+    @property
+    def shared(self) -> Params: ...
+    @property
+    def sent(self) -> Slots: ...
+    @property
+    def samples(self) -> int: ...
+
+
+class Portion(NamedTuple):
+    """How much of a round's work and messages a client has: 1 is all of it."""
+
+    work: float = 1.0  # what its steps cost, beside those of the whole model
+    down: float = 1.0
+    up: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +68,26 @@ class Algorithm:
     batch_size: int = 10
     weighting: Literal["uniform", "samples"] = "uniform"
     tuning_epochs: int = 10  # evaluation trains the personal part for that long
+    # Or "median", "trimmed:0.1", "krum:2", "geometric-median", "clipped:1.0", "private:1.0,0.8":
+    # see `averages`.
+    average: str | Average = field(default="mean", metadata=TOLD_IF_CHANGED)
+
+    # How answers travel: "full", "int8", or "top:0.05" for the largest twentieth of what changed.
+    wire: str = field(default="full", metadata=TOLD_IF_CHANGED)
 
     headline: ClassVar[Evaluation] = "personalised"
     personalises: ClassVar[bool] = True  # needs a shared and a personal part, both non-empty
+    wants_gradient: ClassVar[bool] = False  # of each client's loss at what it was sent
 
     def __post_init__(self) -> None:
         if self.weighting not in ("uniform", "samples"):
             raise ConfigError(f"weighting must be 'uniform' or 'samples', not '{self.weighting}'")
+        averages(self.average)
+        wire_of(self.wire)
+
+    def prepared(self, model: nn.Module) -> nn.Module:
+        """The model as the algorithm needs it: the user's, or one around it."""
+        return model
 
     def is_personal(self, model: nn.Module) -> Predicate:
         """Which names stay with the client."""
@@ -59,22 +101,82 @@ class Algorithm:
         """Which names evaluation trains for each client: the personal part."""
         return self.is_personal(model)
 
-    def plan(self, model: nn.Module) -> Plan:
-        """The local work of a participant. Frozen parameters (``requires_grad=False``) belong to
-        a part like all others, but nobody trains them."""
-        is_personal = self.is_personal(model)
-        check_ties(model, is_personal)
-        names = frozenset(name for name, _ in model.named_parameters())
-        personal = frozenset(name for name in names if is_personal(name))
-        if self.personalises and (not personal or personal == names):
-            what = "nothing" if not personal else "everything"
+    def split(self, model: nn.Module) -> Split:
+        """The model's three parts."""
+        parts = split(model, self.is_personal(model))
+        mine = parts.trainable & parts.personal.keys()
+        # Beside fixed weights everything may be personal: then each client trains alone.
+        everything = mine == parts.trainable and not parts.fixed
+        if self.personalises and (not mine or everything):
+            what = "everything" if mine else "nothing"
             raise ConfigError(
                 f"the split makes {what} personal, but {type(self).__name__} needs a shared and a "
                 "personal part: name the personal part, for example personal=['fc3']"
             )
-        free = trainable(model)
-        phases = self.phases((names - personal) & free, personal & free)
-        return Plan(phases, self.rule, self.batch_size)
+        return parts
+
+    def plans(self, model: nn.Module) -> tuple[Plan, ...]:
+        """The local work of a participant, in order. A plan trains the model, or a slot in its
+        place."""
+        parts = self.split(model)
+        personal = parts.trainable & parts.personal.keys()
+        phases = self.phases(parts.trainable - personal, personal)
+        return (Plan(phases, self.rule, self.batch_size),)
+
+    def server_state(self, parts: Split) -> Slots:
+        """What the server remembers beside the shared part, before the first round."""
+        return {}
+
+    def client_state(self, parts: Split) -> Slots:
+        """What each client remembers beside its personal part, before it first takes part."""
+        return {}
+
+    def sends(self, server: Slots) -> Slots:
+        """The server's slots that clients get with the shared part."""
+        return {}
+
+    def finish(self, given: Given, trained: Trained) -> Reply:
+        """What one client sends and keeps after its local work. Tensor operations only: an engine
+        may carry it out for many clients as one."""
+        return Reply(trained.shared, trained.personal, trained.own)
+
+    def update(
+        self, sent: Params, server: Slots, answers: Sequence[Answered], population: int
+    ) -> tuple[Params, Slots]:
+        """The next shared part, and the server's slots."""
+        return self.mean(sent, answers), server
+
+    def mean(
+        self, sent: Params, answers: Sequence[Answered], names: Iterable[str] | None = None
+    ) -> Params:
+        """The answers' average, of the kind and with the weights that were asked for: of the whole
+        shared part, or of some of it."""
+        average, parts = averages(self.average), opened(answers)
+        if names is not None:
+            sent, *parts = ({name: part[name] for name in names} for part in (sent, *parts))
+        return average(sent, parts, self.weights(answers))
+
+    @property
+    def hides(self) -> Private | None:
+        """The noise that hides single clients, if there is any."""
+        average = averages(self.average)
+        return average if isinstance(average, Private) else None
+
+    def weights(self, answers: Sequence[Answered]) -> list[float]:
+        """How much each answer counts."""
+        if self.weighting == "samples":
+            return [float(answer.samples) for answer in answers]
+        return [1.0] * len(answers)
+
+    def portion(self, shared: Params, server: Slots, client: int) -> Portion:
+        """For the clock: what part of the work and of the messages a client has in this round,
+        given what is sent."""
+        return Portion()
+
+    def own(self, shared: Params, personal: Params, slots: Mapping[str, Params]) -> Params:
+        """What makes a client's own model of the shared part: "local" evaluation tests it. The
+        slots are those that it was sent and those that it keeps."""
+        return personal
 
     def tuning(self, model: nn.Module) -> Plan:
         """What evaluation does for each client before it tests."""
@@ -86,17 +188,60 @@ class Algorithm:
     @property
     def tuning_rule(self) -> Rule:
         """Fine-tuning uses momentum with every method."""
-        return replace(self.rule, momentum=0.5) if isinstance(self.rule, SGD) else self.rule
+        return with_momentum(self.rule, 0.5)
 
     def adaptation(self, model: nn.Module) -> Plan:
         """What a client does to the shared model before the "global" evaluation tests it."""
         return Plan((), self.rule, self.batch_size)
 
-    def average(self, answers: Sequence[Answer]) -> Params:
-        """The next shared part."""
-        samples = [float(answer.samples) for answer in answers]
-        weights = samples if self.weighting == "samples" else [1.0] * len(answers)
-        return weighted_mean([answer.shared for answer in answers], weights)
+
+def expected_reply(algorithm: Algorithm, parts: Split) -> Params:
+    """What an answer holds, packed: tried out with what a run begins with."""
+    given = Given(
+        parts.shared,
+        parts.personal,
+        algorithm.sends(algorithm.server_state(parts)),
+        client_state_of(algorithm, parts),
+        about(0, 1, 0),
+    )
+    steps = torch.ones((), dtype=torch.float32)
+    gradient = parts.trained if algorithm.wants_gradient else {}
+    trained = Trained(given.shared, given.personal, given.own, steps, gradient)
+    reply = Wired(algorithm).finish(given, trained)
+    return packed(reply.shared, reply.sent)
+
+
+@dataclass(frozen=True)
+class Wired:
+    """An algorithm whose clients send their answers in the way that its wire says."""
+
+    algorithm: Algorithm
+
+    def finish(self, given: Given, trained: Trained) -> Reply:
+        reply, wire = self.algorithm.finish(given, trained), wire_of(self.algorithm.wire)
+        return reply if wire is None else wire.close(reply, given)
+
+
+def client_state_of(algorithm: Algorithm, parts: Split) -> Slots:
+    """All slots that a client begins with: the algorithm's, and what its wire has to remember."""
+    wire = wire_of(algorithm.wire)
+    return {**algorithm.client_state(parts), **({} if wire is None else wire.keeps(parts.shared))}
+
+
+def with_secret_noise(algorithm: Algorithm) -> Algorithm:
+    """The algorithm as real clients may trust it: noise that can be drawn again hides nothing."""
+    hides = algorithm.hides
+    return algorithm if hides is None else replace(algorithm, average=replace(hides, key=None))
+
+
+def stepped(sent: Params, mean: Params, rate: float) -> Params:
+    """x + rate·(mean − x); what is counted is averaged."""
+    if rate == 1:
+        return mean
+    return {
+        name: old + rate * (mean[name] - old) if old.is_floating_point() else mean[name]
+        for name, old in sent.items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,36 +265,3 @@ class PersonalHead(Algorithm):
 
     def is_personal(self, model: nn.Module) -> Predicate:
         return predicate(model, self.personal)
-
-
-def trainable(model: nn.Module) -> frozenset[str]:
-    """The names of the parameters that training may change."""
-    return frozenset(name for name, value in model.named_parameters() if value.requires_grad)
-
-
-def weighted_mean(parts: Sequence[Params], weights: Sequence[float]) -> Params:
-    """The weighted mean of tensors by name, summed in double precision.
-
-    >>> mean = weighted_mean([{"a": torch.tensor([1.0])}, {"a": torch.tensor([4.0])}], [2, 1])
-    >>> float(mean["a"])
-    2.0
-    """
-    total = sum(weights)
-    shares = [weight / total for weight in weights]
-    mean = {}
-    for name, like in parts[0].items():
-        average = _weighted_sum([part[name] for part in parts], shares)
-        # Shares such as 1/3 are not exact: a count must not be cut to the one below.
-        mean[name] = (average if like.is_floating_point() else average.round()).to(like.dtype)
-    return mean
-
-
-def _weighted_sum(values: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
-    """In double precision: on a GPU in one go, on a CPU one by one, in memory that stays cached."""
-    if values[0].is_cuda:
-        weights = torch.tensor(shares, dtype=torch.float64, device=values[0].device)
-        return (weights @ torch.stack(list(values)).double().flatten(1)).reshape(values[0].shape)
-    total = torch.zeros_like(values[0], dtype=torch.float64)
-    for value, share in zip(values, shares, strict=True):
-        total.add_(value, alpha=share)
-    return total

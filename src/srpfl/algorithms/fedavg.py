@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from srpfl.algorithms.base import Evaluation, SharesAll
-from srpfl.local import Phase
+from srpfl.core.plan import Phase
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from srpfl.algorithms.base import PersonalHead
 from srpfl.algorithms.fedavg import amount
-from srpfl.local import Phase
+from srpfl.core.plan import Phase
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from srpfl.algorithms.base import PersonalHead
 from srpfl.algorithms.fedavg import amount
-from srpfl.local import SGD, Phase, Rule
+from srpfl.core.plan import Phase
+from srpfl.core.rules import SGD, Rule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,12 @@ from typing import ClassVar
 
 from torch import nn
 
-from srpfl.algorithms.base import Evaluation, SharesAll, trainable
+from srpfl.algorithms.base import Evaluation, SharesAll
 from srpfl.algorithms.fedavg import amount
+from srpfl.core.plan import Phase, Plan
+from srpfl.core.rules import SGD, HessianFreeMAML, Rule
+from srpfl.core.split import trainable
 from srpfl.errors import ConfigError
-from srpfl.local import SGD, HessianFreeMAML, Phase, Plan, Rule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from torch import nn
 
 from srpfl.algorithms.base import Algorithm
 from srpfl.algorithms.fedavg import amount
-from srpfl.local import Phase
-from srpfl.split import Personal, Predicate, last_linear, outside, predicate
+from srpfl.core.plan import Phase
+from srpfl.core.split import Personal, Predicate, last_linear, outside, predicate
 
 
 @dataclass(frozen=True, kw_only=True)

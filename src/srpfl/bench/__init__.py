@@ -1,6 +1,6 @@
 """Side-by-side measurements: the engines against the loop that people write by hand."""
 
-from srpfl.bench.measure import Comparison, compare
-from srpfl.bench.settings import SETTINGS, Setting
+from srpfl.bench.measure import Timing, compare
+from srpfl.bench.settings import SETTINGS, BenchCase
 
-__all__ = ["SETTINGS", "Comparison", "Setting", "compare"]
+__all__ = ["SETTINGS", "BenchCase", "Timing", "compare"]

@@ -11,17 +11,16 @@ from dataclasses import dataclass, field
 import torch
 
 from srpfl.bench.plain import PlainEngine
-from srpfl.bench.settings import Setting
+from srpfl.bench.settings import BenchCase
 from srpfl.engine import make_engine
 from srpfl.engine.base import Engine, Job
 from srpfl.errors import SrpflError
-from srpfl.split import partition, state_of
 
 LOSSES_DIFFER = 0.1  # relative: the plain loop draws its own order and crops
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Timing:
     """Seconds of each repeat, ours and theirs side by side."""
 
     setting: str
@@ -43,16 +42,16 @@ class Comparison:
 
 def compare(
     name: str,
-    setting: Setting,
+    case: BenchCase,
     *,
     repeats: int = 5,
     engine: str = "auto",
     watch: Callable[[str], None] = lambda _: None,
-) -> Comparison:
+) -> Timing:
     """One round of local work, by our engine and by the plain loop, in turns."""
     torch.manual_seed(0)
-    data, model = setting.data(), setting.model()
-    jobs = [_job(setting, model, number) for number in range(repeats + 1)]
+    data, model = case.data(), case.model()
+    jobs = [_job(case, model, number) for number in range(repeats + 1)]
     ours, plain = make_engine(engine, model, data), PlainEngine(model, data)
     try:
         watch(f"{name}: warming up")
@@ -74,18 +73,19 @@ def compare(
             ours.close()
     start_up = max(0.0, first - statistics.median(mine))
     losses = (ours_loss, plain_loss)
-    return Comparison(name, type(ours).__name__, threads, start_up, mine, theirs, losses)
+    return Timing(name, type(ours).__name__, threads, start_up, mine, theirs, losses)
 
 
-def _job(setting: Setting, model: torch.nn.Module, number: int) -> Job:
-    shared, personal = partition(state_of(model), setting.algorithm.is_personal(model))
-    clients, plan = setting.clients, setting.algorithm.plan(model)
-    return Job(0, number, "train", range(clients), shared, [personal] * clients, plan)
+def _job(case: BenchCase, model: torch.nn.Module, number: int) -> Job:
+    parts, plans = case.algorithm.split(model), case.algorithm.plans(model)
+    clients = case.clients
+    personal = [parts.personal] * clients
+    return Job(0, number, "train", range(clients), parts.shared, personal, plans)
 
 
 def _timed(engine: Engine, job: Job) -> tuple[float, float]:
     start = time.perf_counter()
-    answers = engine.train(job)
+    [answers] = engine.train([job])
     return time.perf_counter() - start, statistics.fmean(answer.loss for answer in answers)
 
 

@@ -4,7 +4,7 @@ client in turn. The yardstick of the benchmarks; nothing else uses it."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,10 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from srpfl.core.rules import SGD, is_bias
+from srpfl.core.slots import Reply
+from srpfl.core.split import combine
 from srpfl.data.base import Federated, Transform
 from srpfl.engine.base import Job, Local, Score
-from srpfl.local import SGD, is_bias
-from srpfl.split import combine
 
 Pair = tuple[Tensor, Tensor]
 
@@ -50,19 +51,20 @@ class PlainEngine:
         self.model, self.data = model, data
         self.held: dict[int, Dataset[Any]] = {}
 
-    def train(self, job: Job) -> list[Local]:
-        return [self._train(job, place) for place in range(len(job.clients))]
+    def train(self, jobs: Sequence[Job]) -> list[list[Local]]:
+        return [[self._train(job, place) for place in range(len(job.clients))] for job in jobs]
 
-    def test(self, job: Job) -> list[Score]:
+    def test(self, jobs: Sequence[Job]) -> list[list[Score]]:
         raise NotImplementedError("only training is compared")
 
     def _train(self, job: Job, place: int) -> Local:
-        client, rule = job.clients[place], job.plan.rule
+        client, (plan,) = job.clients[place], job.plans
+        rule = plan.rule
         assert isinstance(rule, SGD)
         model = copy.deepcopy(self.model)
         model.load_state_dict(combine(job.shared, job.personal[place]))
         samples = self._samples(client)
-        loader = DataLoader(samples, batch_size=job.plan.batch_size, shuffle=True)
+        loader = DataLoader(samples, batch_size=plan.batch_size, shuffle=True)
         named = dict(model.named_parameters())
         groups: list[dict[str, Any]] = [
             {"params": [p for n, p in named.items() if is_bias(n)], "weight_decay": 0.0},
@@ -72,7 +74,7 @@ class PlainEngine:
             groups, lr=rule.lr, momentum=rule.momentum, weight_decay=rule.weight_decay
         )
         losses: list[float] = []
-        for phase in job.plan.phases:
+        for phase in plan.phases:
             for name, parameter in named.items():
                 parameter.requires_grad_(name in phase.trains)
                 parameter.grad = None
@@ -80,18 +82,17 @@ class PlainEngine:
             for _ in range(phase.epochs or 0):
                 for x, y in loader:
                     optimiser.zero_grad()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()  # type: ignore[no-untyped-call]
+                    batch_loss = F.cross_entropy(model(x), y)
+                    batch_loss.backward()  # type: ignore[no-untyped-call]
                     optimiser.step()
-                    losses.append(loss.item())
+                    losses.append(batch_loss.item())
         state: Mapping[str, Tensor] = model.state_dict()
-        return Local(
-            client,
+        reply = Reply(
             {name: state[name] for name in job.shared},
             {name: state[name] for name in job.personal[place]},
-            sum(losses) / max(1, len(losses)),
-            self.data.size(client),
         )
+        loss = sum(losses) / max(1, len(losses))
+        return Local(client, reply, loss, self.data.size(client))
 
     def _samples(self, client: int) -> Dataset[Any]:
         if client not in self.held:

@@ -14,7 +14,7 @@ from srpfl.models import MLP, LeNet5
 
 
 @dataclass(frozen=True)
-class Setting:
+class BenchCase:
     """One row of the table."""
 
     about: str
@@ -59,29 +59,29 @@ def _digits() -> nn.Module:
 
 _paper = FedRep(head_epochs=10, body_epochs=1)
 SETTINGS = {
-    "mlp": Setting(
+    "mlp": BenchCase(
         "fedrep, MLP 784-512-256-64, 10 head and 5 representation epochs",
         _mlp, FedRep(head_epochs=10, body_epochs=5), (784,), 10, 75,
     ),
-    "mlp-short": Setting(
+    "mlp-short": BenchCase(
         "the same with 1 representation epoch",
         _mlp, FedRep(head_epochs=10, body_epochs=1), (784,), 10, 75,
     ),
-    "lenet": Setting(
+    "lenet": BenchCase(
         "fedrep, LeNet-5, 10 head epochs and 1 representation epoch", _lenet, _paper,
         (3, 32, 32), 4, 100,
     ),
-    "lenet-augmented": Setting(
+    "lenet-augmented": BenchCase(
         "the same with random crops and flips", _lenet, _paper, (3, 32, 32), 4, 100, augment=True
     ),
-    "light": Setting(
+    "light": BenchCase(
         "fedavg, the demo's MLP, one epoch", _digits, FedAvg(epochs=1), (64,), 100, 29
     ),
-    "pfl-cnn": Setting(
+    "pfl-cnn": BenchCase(
         "fedavg on pfl's CIFAR protocol: 50 clients, 50 images each", _lenet, FedAvg(epochs=1),
         (3, 32, 32), 50, 50,
     ),
-    "pfl-mlp": Setting(
+    "pfl-mlp": BenchCase(
         "the same clients with the MLP", _mlp, FedAvg(epochs=1), (784,), 50, 50
     ),
 }  # fmt: skip

@@ -3,58 +3,99 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
-from srpfl.errors import SrpflError
+import srpfl
+from srpfl.errors import SrpflError, SrpflWarning
+from srpfl.options.own import place, told
 
 app = typer.Typer(
     name="srpfl",
-    help="Personalised federated learning that does not wait for stragglers.",
     no_args_is_help=True,
-    add_completion=False,
+    suggest_commands=False,  # click does so already
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
 
 INTERRUPTED = 130  # the code that a command ends with after Ctrl-C
+TRACEBACK = "SRPFL_TRACEBACK"  # in the environment: show where an error comes from
 
 # Each is a module of that name here, with a function of that name in it, or a group of commands.
-COMMANDS = [
-    "demo",
-    "run",
-    "compare",
-    "reproduce",
-    "linear",
-    "theory",
-    "report",
-    "watch",
-    "export",
-    "bench",
-    "deploy",
-]
+COMMANDS = {
+    "Begin": ["demo", "run", "compare", "sweep"],
+    "Look": ["report", "watch", "export", "doctor"],
+    "Deploy": ["deploy"],
+    "Study": ["reproduce", "shootout", "linear", "theory", "privacy", "bench"],
+}
 
-for name in COMMANDS:
-    module = importlib.import_module(f"srpfl.cli.{name}")
-    command = getattr(module, name)
-    if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name)
-    else:
-        app.command(name)(command)
+for panel, names in COMMANDS.items():
+    for name in names:
+        module = importlib.import_module(f"srpfl.cli.{name}")
+        command = getattr(module, name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"srpfl {srpfl.__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Try `srpfl demo` first: it takes a minute and needs nothing.")
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Personalised federated learning that does not wait for stragglers."""
+
+
+def _warned(usual: Callable[..., None]) -> Callable[..., None]:
+    """Our own warnings in one line, without the place in our code."""
+
+    def shown(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, SrpflWarning):
+            print(f"srpfl: note: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *place)
+
+    return shown
 
 
 def main() -> None:
-    """Run the command; a user's mistake ends with one sentence and a non-zero exit."""
+    """Run the command; a user's mistake ends with one sentence and a non-zero exit, also one in
+    code of the user's own."""
+    warnings.showwarning = _warned(warnings.showwarning)
     try:
         app()
     except SrpflError as error:
+        if os.environ.get(TRACEBACK):
+            raise
         print(f"srpfl: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except SystemExit as end:
-        if end.code == INTERRUPTED:  # without a word so far
-            print("srpfl: stopped", file=sys.stderr)
-        raise
+    except (KeyboardInterrupt, SystemExit) as end:
+        if isinstance(end, SystemExit) and end.code != INTERRUPTED:
+            raise
+        # Python takes a moment to end, and would tell of another Ctrl-C in many lines.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("srpfl: stopped", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         sys.stderr.close()
         raise SystemExit(1) from None
+    except Exception as error:
+        if os.environ.get(TRACEBACK) or place(error) is None:
+            raise
+        print(f"srpfl: {told(error)}; {TRACEBACK}=1 shows the way there", file=sys.stderr)
+        raise SystemExit(2) from None

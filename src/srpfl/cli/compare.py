@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +15,12 @@ import typer
 from srpfl.cli.options import with_config
 
 if TYPE_CHECKING:
-    from srpfl.comparison import Comparison
-    from srpfl.run import Run
+    from rich.table import Table
+
+    from srpfl.runs.comparison import Comparison
+    from srpfl.runs.metric import Metric
+    from srpfl.runs.results import Results
+    from srpfl.runs.run import Run
 
 COSTS = (0.0, 10.0, 100.0)
 
@@ -28,19 +34,39 @@ def compare(
     seeds: Annotated[int, typer.Option(help="how many seeds, beginning with --seed")] = 1,
     target: Annotated[
         float | None,
-        typer.Option(help="accuracy to reach (default: 95 % of the best that all runs reached)"),
+        typer.Option(
+            help="accuracy, or value of the task's metric, to reach (default: 5 % short of the "
+            "best that the baseline and its adaptive twin both reached)"
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="method that speed-ups are over (default: the one of a pair that waits for "
+            "everyone, such as fedrep of fedrep and srpfl)"
+        ),
     ] = None,
     costs: Annotated[str, typer.Option(help="values of C to show")] = "0,10,100",
-    config: Annotated[Path | None, typer.Option(help="TOML file with options")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with options, or a run's config.json")
+    ] = None,
     out: Annotated[Path, typer.Option(help="folder for the runs and the plot")] = Path(
         "runs/compare"
     ),
+    fairness: Annotated[
+        bool, typer.Option(help="also show how the slowest and the worst-off clients fare")
+    ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="file for the plot (default: one of its own in the output folder)"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
     quiet: Annotated[bool, typer.Option(help="no progress line")] = False,
     *,
     given: dict[str, Any],
 ) -> None:
-    """Compare methods, or runs that are there already: time to a common accuracy.
+    """Compare methods, or runs that are there already: time to a common accuracy, or to a common
+    value of their task's metric.
 
     Runs that the output folder already holds are not trained again.
 
@@ -50,37 +76,40 @@ def compare(
 
       srpfl compare runs/first runs/second --target 0.8
     """
-    from srpfl.comparison import compare as side_by_side
-    from srpfl.config import Config
     from srpfl.errors import ConfigError
-    from srpfl.folder import CONFIG
-    from srpfl.methods import METHODS
+    from srpfl.options.config import Config
+    from srpfl.options.methods import METHODS
     from srpfl.report import find_runs
-    from srpfl.report.plots import accuracy_against_time
-    from srpfl.run import Run
+    from srpfl.runs.comparison import compare as side_by_side
+    from srpfl.runs.folder import CONFIG
+    from srpfl.runs.run import Run
 
     if seeds < 1:
         raise ConfigError(f"there must be at least one seed, not {seeds}")
     communication = numbers(costs)
     names = list(dict.fromkeys(what or ["fedrep", "srpfl"]))
     runs: list[Run] = []
+    folders: list[str] = []  # what a report would be made of
     for name in names:
         # A folder that happens to be called like a method is meant as the method.
         if Path(name).is_dir() and (name not in METHODS or (Path(name) / CONFIG).exists()):
             runs += [Run.load(folder) for folder in find_runs([Path(name)])]
+            folders.append(name)
             continue
         values = {**given, "method": name}
-        chosen = Config.of(values) if config is None else Config.from_toml(config, values)
+        chosen = Config.of(values) if config is None else Config.from_file(config, values)
         runs += trained(chosen, seeds, out, quiet=quiet)
-    if real := all(run.real for run in runs):
+        folders.append(str(out))
+    if all(run.real for run in runs):
         communication = [0.0]  # it is in the real times already
-    result = side_by_side(runs, communication=communication, target=target)
-    picture = out / "accuracy.png"
-    accuracy_against_time(runs, path=picture, communication=communication, target=result.target)
+    result = side_by_side(runs, communication=communication, target=target, baseline=baseline)
+    picture = plot or out / picture_name(result, runs)
+    draw(runs, result, picture, communication)
     if as_json:
-        print(json.dumps({**dataclasses.asdict(result), "plot": str(picture)}))
+        print(told(result, picture))
     else:
-        show(result, picture, costs=communication, real=real)
+        show(result, picture, costs=communication, folders=list(dict.fromkeys(folders)),
+             fairness=fairness)  # fmt: skip
 
 
 def trained(chosen: Any, seeds: int, out: Path, *, quiet: bool) -> list[Run]:
@@ -108,37 +137,116 @@ def numbers(text: str) -> list[float]:
     return costs
 
 
-def show(
-    result: Comparison, picture: Path, *, costs: Sequence[float] = COSTS, real: bool = False
+def picture_name(result: Comparison, runs: Sequence[Results]) -> str:
+    """The file of a comparison's plot. The end of the name stands for the runs, the target and
+    the baseline: another comparison does not write over it."""
+    from srpfl.runs.names import file_name
+
+    named = "-".join(dict.fromkeys(run.name for run in runs))
+    what = [[run.config, len(run.rounds)] for run in runs]
+    told = json.dumps([what, result.target, result.baseline], sort_keys=True, default=str)
+    stem = file_name(f"{result.metric}-{named}".replace(" ", "-"))
+    return f"{stem[:60]}-{zlib.crc32(told.encode()):08x}.png"
+
+
+def draw(
+    runs: Sequence[Results], result: Comparison, path: Path, costs: Sequence[float] = COSTS
 ) -> None:
-    """Print a comparison as a table."""
+    """The picture of a comparison: the metric against time, and the speed-up against the target."""
+    from srpfl.report.plots import comparison
+
+    comparison(runs, path=path, communication=costs, target=result.target, baseline=result.baseline)
+
+
+def told(result: Comparison, picture: Path) -> str:
+    from srpfl.runs.verdict import verdict
+
+    told = {**dataclasses.asdict(result), "verdict": verdict(result), "plot": str(picture)}
+    return json.dumps(told)
+
+
+def show(
+    result: Comparison,
+    picture: Path,
+    *,
+    costs: Sequence[float] = COSTS,
+    folders: Sequence[str] = (),
+    fairness: bool = False,
+) -> None:
+    """Print a comparison: two tables that fit a narrow terminal, a verdict, what to do next."""
     from rich.console import Console
     from rich.table import Table
 
-    noun = "time" if real else "simulated time"
-    table = Table(title=f"{noun} to {100 * result.target:.1f} % accuracy")
-    table.add_column("method")
-    table.add_column("final\naccuracy", justify="right")
+    from srpfl.runs.metric import Metric
+    from srpfl.runs.verdict import verdict
+
+    metric = Metric(result.metric, result.higher_is_better)
+    noun = "time" if result.real else "simulated time"
+    console = Console(highlight=False, markup=False)  # names are those of others
+    times = Table(title=f"{noun} to {metric.told(result.target)}", title_justify="left")
+    gains = Table(title=f"speed-up over {result.baseline}", title_justify="left")
+    times.add_column("method", overflow="fold")
+    gains.add_column("method", overflow="fold")
+    times.add_column(f"final\n{metric.title}", justify="right", no_wrap=True)
     for cost in costs:
-        table.add_column("seconds" if real else f"C = {cost:g}", justify="right")
-    for cost in costs:
-        table.add_column("speed-up" if real else f"speed-up\nC = {cost:g}", justify="right")
+        times.add_column("seconds" if result.real else f"C = {cost:g}", justify="right")
+        gains.add_column("" if result.real else f"C = {cost:g}", justify="right")
     for row in result.rows:
-        table.add_row(
+        times.add_row(
             row.method,
-            f"{100 * row.accuracy:.1f} %",
+            _value(metric, row.final, row.final_spread),
             *(
-                _number(row.time_to_target[cost], "not reached")
+                _number(row.time_to_target[cost], row.time_spread[cost], "not reached")
                 if cost in row.time_to_target
                 else "n/a"  # its policy looks at C: it would have been another run
                 for cost in costs
             ),
-            *(_number(row.speedup.get(cost), "", "x") for cost in costs),
         )
-    console = Console()
-    console.print(table)
-    console.print(f"plot: {picture}", highlight=False, soft_wrap=True)
+        if row.method != result.baseline:
+            told = [(row.speedup.get(cost), row.speedup_spread.get(cost)) for cost in costs]
+            gains.add_row(row.method, *(_number(mean, spread, "-", "x") for mean, spread in told))
+    console.print(times)
+    if gains.rows:
+        console.print(gains)
+    if fairness:
+        console.print(_behind(result, metric))
+    seeds = max(len(row.seeds) for row in result.rows)
+    notes = [f"target: {result.target_origin}"] if result.target_origin != "given" else []
+    notes += ["± is the standard deviation over seeds"] if seeds > 1 else []
+    if notes:
+        console.print("; ".join(notes), style="dim")
+    if result.caution:
+        console.print(f"note: {result.caution}", style="yellow")
+    if sentence := verdict(result):
+        console.print(f"\n{sentence}\n", style="bold")
+    console.print(f"plot: {picture}", soft_wrap=True)
+    if folders:
+        console.print(f"next: srpfl report {shlex.join(folders)} --open", soft_wrap=True)
 
 
-def _number(value: float | None, missing: str, unit: str = "") -> str:
-    return missing if value is None else f"{value:.1f}{unit}"
+def _behind(result: Comparison, metric: Metric) -> Table:
+    from rich.table import Table
+
+    table = Table(title=f"{metric.title} of some clients", title_justify="left")
+    table.add_column("method", overflow="fold")
+    for name in ("slowest\ntenth", "worst\ntenth", "never\nheard"):
+        table.add_column(name, justify="right")
+    for row in result.rows:
+        values = (row.slowest_tenth, row.worst_tenth, row.never_heard)
+        table.add_row(row.method, *("-" if v is None else metric.shown(v) for v in values))
+    return table
+
+
+def _value(metric: Metric, mean: float, spread: float) -> str:
+    words = metric.shown(mean)
+    if not spread:
+        return words
+    return f"{words.removesuffix(' %')} ± {metric.shown(spread)}"
+
+
+def _number(value: float | None, spread: float | None, missing: str, unit: str = "") -> str:
+    if value is None:
+        return missing
+    digits = 1 if value < 1000 else 0
+    shown = f"{value:.{digits}f} ± {spread:.{digits}f}" if spread else f"{value:.{digits}f}"
+    return shown + unit

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -25,10 +23,9 @@ def demo(
 
       srpfl demo
     """
-    from srpfl.cli.compare import COSTS, show, trained
-    from srpfl.comparison import compare
-    from srpfl.config import Config
-    from srpfl.report.plots import accuracy_against_time
+    from srpfl.cli.compare import COSTS, draw, show, told, trained
+    from srpfl.options.config import Config
+    from srpfl.runs.comparison import compare
 
     configs = [
         Config(method=name, data="digits", seed=seed, rounds=rounds) for name in ("fedrep", "srpfl")
@@ -36,8 +33,8 @@ def demo(
     runs = [run for config in configs for run in trained(config, 1, out, quiet=False)]
     result = compare(runs, communication=COSTS)
     picture = out / "accuracy.png"
-    accuracy_against_time(runs, path=picture, communication=COSTS, target=result.target)
+    draw(runs, result, picture)
     if as_json:
-        print(json.dumps({**dataclasses.asdict(result), "plot": str(picture)}))
+        print(told(result, picture))
     else:
-        show(result, picture)
+        show(result, picture, folders=[str(out)])

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from srpfl.cli.deploy_operate import add_to
 from srpfl.cli.options import with_config
 
 if TYPE_CHECKING:
-    from srpfl.config import Config
     from srpfl.flower.local import LocalFlower
-    from srpfl.run import Run
+    from srpfl.options.config import Config
+    from srpfl.runs.run import Run
 
 deploy = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -31,6 +35,9 @@ def several_ways() -> None:
     """
 
 
+add_to(deploy)
+
+
 @deploy.command("local")
 @with_config
 def local(
@@ -41,7 +48,8 @@ def local(
         float | None, typer.Option(help="seconds after which a client gives up a round")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="folder to keep the run in, or of one to go on with")
+        Path | None,
+        typer.Option(help="folder to keep the run in, or the folder of one to continue"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
     quiet: Annotated[bool, typer.Option(help="no progress line")] = False,
@@ -51,7 +59,7 @@ def local(
     """Start a SuperLink and SuperNodes on this machine, play a run on them, and stop them.
 
     Slow nodes do their computation several times over. Nothing is reachable from outside, and
-    everything that was started ends with the command, also on Ctrl-C.
+    everything that was started ends with the command, however it ends.
 
     Examples:
 
@@ -60,9 +68,9 @@ def local(
       srpfl deploy local --nodes 6 --slow 2 --method fedrep --rounds 10 --out runs/fedrep
     """
     from srpfl.cli.run import summary
-    from srpfl.config import Config
     from srpfl.errors import ConfigError
-    from srpfl.run import Run
+    from srpfl.options.config import Config
+    from srpfl.runs.run import Run
 
     if nodes < 1 or not 0 <= slow <= nodes or factor < 1:
         raise ConfigError(
@@ -87,8 +95,9 @@ def play_locally(
     config: Config, works: list[int], out: Path, *, budget: float | None = None, quiet: bool = False
 ) -> None:
     """Play a run on as many local nodes as there are amounts of work."""
-    from srpfl.cli.progress import ProgressLine
     from srpfl.errors import ConfigError
+    from srpfl.loop.progress import ProgressLine
+    from srpfl.runs.folder import CONFIG
 
     try:
         from srpfl.flower.configured import deployed, write_app
@@ -98,13 +107,19 @@ def play_locally(
             raise
         raise ConfigError("deployment needs Flower: pip install 'srpfl[flower]'") from None
     personal = (out.absolute().parent / f"{out.name}-personal").resolve()
+    if personal.exists() and not (out / CONFIG).exists():
+        raise ConfigError(
+            f"{personal} has the personal parts of an earlier run: remove it, or choose another "
+            "--out"
+        )
     options, patience = dataclasses.asdict(config), {"budget": budget}
     # Mistakes are found here, before anything is started.
     experiment = deployed(config, patience=patience, out=out)
     experiment.participation.begin(experiment.clients)
-    with tempfile.TemporaryDirectory(prefix="srpfl-") as scratch:
+    with ended_in_order(), tempfile.TemporaryDirectory(prefix="srpfl-") as scratch:
         app = write_app(Path(scratch) / "app", options=options, patience=patience, out=out)
-        with ProgressLine(hidden=quiet) as line, LocalFlower(Path(scratch) / "flower") as flower:
+        place = LocalFlower(Path(scratch), temporary=True)
+        with ProgressLine(hidden=quiet) as line, place as flower:
             line.begin(experiment.name, experiment.rounds, 0)
             for number, work in enumerate(works):
                 own = {"partition-id": number, "work": work, "personal-dir": str(personal)}
@@ -112,11 +127,26 @@ def play_locally(
             follow(flower, flower.submit(app), out, line)
 
 
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the command as Ctrl-C does: what was started is stopped first."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def follow(flower: LocalFlower, run: str, out: Path, line: Any, *, start: float = 180.0) -> None:
     """Show a run's records as they come, until its server app has ended."""
     from srpfl.errors import SrpflError
     from srpfl.flower.local import until
-    from srpfl.folder import RunFolder
+    from srpfl.runs.folder import RunFolder
 
     folder = RunFolder(out, say=lambda text: None)
     shown = 0
@@ -143,7 +173,7 @@ def _reason(log: str) -> str:
 
 
 def _new_folder(config: Config) -> Path:
-    """A folder in runs/ that does not exist yet: an existing one would be gone on with."""
+    """A folder in runs/ that does not exist yet: an existing one would be continued."""
     stem = f"deployed-{config.method}-{config.data.replace(':', '-').replace('/', '-')}"
     folder, number = Path("runs") / stem, 2
     while folder.exists():
@@ -163,9 +193,10 @@ def _show(run: Run, folder: Path, works: list[int]) -> None:
         table.add_row(str(record.round), str(record.wait), who, f"{record.duration:.1f}")
     console = Console()
     console.print(table)
-    final = f"{100 * run.accuracy[-1].mean:.1f} %" if run.accuracy else "not evaluated"
+    metric = run.judged_by
+    final = metric.shown(run.scores[-1].value) if run.scores else "not evaluated"
     console.print(
-        f"{run.headline} accuracy {final} after {run.time():.1f} s (* = slow node)\n"
+        f"{run.headline} {metric.title} {final} after {run.time():.1f} s (* = slow node)\n"
         f"kept in {folder}",
         highlight=False,
         soft_wrap=True,

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from srpfl.run import Run
 
 
 def export(
@@ -17,52 +14,85 @@ def export(
     ],
     to: Annotated[str, typer.Option(help="csv, parquet, tensorboard, mlflow or wandb")] = "csv",
     out: Annotated[Path, typer.Option(help="folder to write to")] = Path("export"),
+    model: Annotated[
+        int | None,
+        typer.Option(help="write the trained model of this client, instead of tables"),
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="run the code of others that a run's config.json names")
+    ] = False,
     communication: Annotated[
         float | None,
         typer.Option(help="C of the times in csv and parquet (default: each run's own)"),
     ] = None,
 ) -> None:
-    """Write runs as tables (CSV, Parquet) or into an experiment tracker's local files.
+    """Write runs as tables (CSV, Parquet) or into an experiment tracker's local files, or the
+    trained model of a client: its weights (safetensors) and a program (torch.export) that needs
+    neither srpfl nor your code.
 
     Examples:
 
       srpfl export runs/demo --to parquet --out tables
 
       srpfl export runs/demo --to tensorboard --out logs
+
+      srpfl export runs/first --model 7 --out models
     """
     from srpfl.errors import unknown
-    from srpfl.export import FORMATS
-    from srpfl.export import export as write_tables
     from srpfl.report import find_runs
     from srpfl.report.style import styles
-    from srpfl.run import Run
+    from srpfl.runs.export import FORMATS
+    from srpfl.runs.export import export as write_tables
+    from srpfl.runs.names import file_names
+    from srpfl.runs.run import Run
+    from srpfl.trackers import NAMES, replay, tracker
 
-    if to not in (*FORMATS, *TRACKERS):
-        raise unknown("format", to, (*FORMATS, *TRACKERS))
+    if to not in (*FORMATS, *NAMES):
+        raise unknown("format", to, (*FORMATS, *NAMES))
+    if model is not None:
+        print(f"{_write_model(find_runs(runs), model, out, trust=trust)}.safetensors and .pt2")
+        return
     loaded = [Run.load(folder) for folder in find_runs(runs)]
     if to in FORMATS:
-        for run, look in zip(loaded, styles(loaded), strict=True):
-            place = out / look.label.replace("/", "-") if len(loaded) > 1 else out
+        names = file_names([look.label for look in styles(loaded)])
+        for run, name in zip(loaded, names, strict=True):
+            place = out / name if len(loaded) > 1 else out
             write_tables(run, place, format=to, communication=communication)
     else:
-        _track(loaded, to, out)
+        keeps = tracker(to, out)
+        for run in loaded:
+            replay(run, keeps)
     count = "1 run" if len(loaded) == 1 else f"{len(loaded)} runs"
     print(f"{count}: {out}")
 
 
-TRACKERS = ("tensorboard", "mlflow", "wandb")
+def _write_model(folders: list[Path], client: int, out: Path, *, trust: bool) -> Path:
+    """A client's model with its transform, as weights and as a program."""
+    import torch
+    from safetensors.torch import save_file
 
+    from srpfl.errors import ConfigError
+    from srpfl.options.config import Config
+    from srpfl.options.experiment import experiment
+    from srpfl.runs.run import Run
 
-def _track(runs: list[Run], to: str, out: Path) -> None:
-    from srpfl.trackers import MLflow, TensorBoard, Tracker, WandB, replay
-
+    if len(folders) != 1:
+        raise ConfigError(f"a model is of one run, and there are {len(folders)} here: name one")
+    run = Run.load(folders[0])
+    made = experiment(
+        Config.from_run(dict(run.config), f"{folders[0]}/config.json", {}, trust=trust)
+    )
+    model = made["model"]
+    model = model if isinstance(model, torch.nn.Module) else model()
+    module = run.module_of(client, model=model, transform=made["data"].transform)
+    stem = out / f"client-{client}"
     out.mkdir(parents=True, exist_ok=True)
-    tracker: Tracker
-    if to == "tensorboard":
-        tracker = TensorBoard(out)
-    elif to == "mlflow":
-        tracker = MLflow(uri=f"sqlite:///{out / 'mlflow.db'}")
-    else:
-        tracker = WandB(folder=out)
-    for run in runs:
-        replay(run, tracker)
+    state = {name: value.contiguous() for name, value in module.network.state_dict().items()}
+    save_file(state, stem.with_suffix(".safetensors"))
+    samples = made["data"].test(client).x
+    two = torch.as_tensor(samples)[:2]
+    rows = {0: torch.export.Dim("rows")}
+    torch.export.save(
+        torch.export.export(module, (two,), dynamic_shapes=(rows,)), stem.with_suffix(".pt2")
+    )
+    return stem

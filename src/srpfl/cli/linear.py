@@ -60,7 +60,7 @@ def linear(
     if population is not None and population < clients:
         raise ConfigError(f"population must be at least clients = {clients}, not {population}")
     if plot is not None:
-        from srpfl.theory.plots import check_file
+        from srpfl.report.drawing import check_file
 
         check_file(plot)
     clocks: dict[str, Callable[..., Clock]] = {
@@ -101,8 +101,10 @@ def linear(
         _show(pairs, communication, eta)
     if plot is not None:
         from srpfl.linear.plots import draw_distance
+        from srpfl.report.units import UNITS
 
-        draw_distance(pairs, sorted({communication, 0.0, 10.0}), plot)
+        unit = UNITS[type(speeds).__name__]
+        draw_distance(pairs, sorted({communication, 0.0, 10.0}), plot, unit=unit)
 
 
 def _also(communication: float) -> list[float]:
@@ -116,11 +118,13 @@ def _show(pairs: Sequence[Pair], communication: float, eta: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from srpfl.linear.study import mean_times
+    from srpfl.linear.study import mean_times, spread_times
     from srpfl.theory import contraction_parameter
 
-    def shown(value: float | None) -> str:
-        return "not reached" if value is None else f"{value:.1f}"
+    def shown(value: float | None, spread: float) -> str:
+        if value is None:
+            return "not reached"
+        return f"{value:.1f} ± {spread:.1f}" if len(pairs) > 1 else f"{value:.1f}"
 
     console = Console()
     table = Table("C", "FedRep's time to target", "SRPFL's", "speed-up")
@@ -130,7 +134,8 @@ def _show(pairs: Sequence[Pair], communication: float, eta: float) -> None:
     for cost in _also(communication):
         fedrep, srpfl = mean_times(pairs, cost)
         speedup = "–" if fedrep is None or not srpfl else f"{fedrep / srpfl:.2f}"
-        table.add_row(f"{cost:g}", shown(fedrep), shown(srpfl), speedup)
+        spreads = spread_times(pairs, cost)
+        table.add_row(f"{cost:g}", shown(fedrep, spreads[0]), shown(srpfl, spreads[1]), speedup)
         if fedrep is not None and (srpfl is None or srpfl > fedrep):
             losing.append(f"{cost:g}")
     console.print(table)

@@ -1,4 +1,4 @@
-"""The options of a run on the command line, made from the fields of :class:`srpfl.config.Config`.
+"""The options of a run on the command line, made from the fields of ``Config``.
 
 One list of options serves the command line, the TOML file and the run folder.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from rich.markup import escape
 
-from srpfl.config import Config
+from srpfl.options.config import Config
 
 
 def with_config(function: Callable[..., None]) -> Callable[..., None]:
@@ -24,7 +25,7 @@ def with_config(function: Callable[..., None]) -> Callable[..., None]:
 
     def command(**values: Any) -> None:
         given = {name: values.pop(name) for name in names}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = {name: value for name, value in given.items() if value not in (None, [])}
         function(**values, given=given)
 
     parameters = [*own, *(_option(field) for field in dataclasses.fields(Config))]
@@ -37,14 +38,25 @@ def with_config(function: Callable[..., None]) -> Callable[..., None]:
 
 def _option(field: dataclasses.Field[Any]) -> inspect.Parameter:
     hint = get_type_hints(Config)[field.name]
-    kind = next(kind for kind in (get_args(hint) or (hint,)) if kind is not type(None))
+    kind: Any = next(kind for kind in (get_args(hint) or (hint,)) if kind is not type(None))
+    if get_origin(kind) is dict:  # a table in a file: KEY=VALUE, again and again, on the line
+        kind = list[str]
     flag = "--" + field.name.replace("_", "-")
     flags = [flag, flag.replace("--", "--no-")] if kind is bool else [flag]
-    usual = "" if field.default is None else f" (default: {field.default})"
-    option = typer.Option("/".join(flags), help=field.metadata["help"] + usual, show_default=False)
+    usual = "" if field.default is None else f" [dim](default: {_spelled(field.default)})[/dim]"
+    option = typer.Option(
+        "/".join(flags),
+        help=escape(field.metadata["help"]) + usual,
+        show_default=False,
+        rich_help_panel=field.metadata["panel"],
+    )
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
         annotation=Annotated[kind | None, option],
     )
+
+
+def _spelled(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

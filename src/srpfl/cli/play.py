@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from srpfl.cli.progress import ProgressLine
-from srpfl.config import Config, experiment
-from srpfl.folder import CONFIG
-from srpfl.run import Run
-from srpfl.simulation import simulate
+from srpfl.loop.progress import ProgressLine
+from srpfl.loop.watchers import Watcher
+from srpfl.options import play as options
+from srpfl.options.config import Config
+from srpfl.runs.folder import CONFIG
+from srpfl.runs.names import file_name
+from srpfl.runs.run import Run
 
 
-def play(config: Config, out: Path, *, resume: bool = False, quiet: bool = False) -> Run:
+def play(
+    config: Config,
+    out: Path,
+    *,
+    resume: bool = False,
+    sync: bool = True,
+    quiet: bool = False,
+    watchers: Sequence[Watcher] = (),
+) -> Run:
     """One run with a progress line."""
-    choices = experiment(config)
     with ProgressLine(hidden=quiet) as line:
-        return simulate(**choices, out=out, resume=resume, watchers=[line])
+        return options.play(config, out, resume=resume, sync=sync, watchers=[line, *watchers])
 
 
 def play_or_resume(config: Config, out: Path, *, quiet: bool = False) -> Run:
@@ -25,7 +35,7 @@ def play_or_resume(config: Config, out: Path, *, quiet: bool = False) -> Run:
 
 def new_folder(config: Config) -> Path:
     """A folder in runs/ that does not exist yet, with a name that says what is in it."""
-    stem = f"{config.method}-{config.data.replace(':', '-').replace('/', '-')}-seed{config.seed}"
+    stem = file_name(f"{config.title}-{config.data}-seed{config.seed}")
     folder, number = Path("runs") / stem, 2
     while folder.exists():
         folder, number = Path("runs") / f"{stem}-{number}", number + 1

@@ -32,7 +32,7 @@ def reproduce(
     precision: Annotated[str, typer.Option(help="float32, tf32 or bfloat16")] = "float32",
     together: Annotated[int, typer.Option(help="runs of one algorithm to train as one cohort")] = 1,
     minutes: Annotated[
-        float | None, typer.Option(help="begin no new run after this long; call again to go on")
+        float | None, typer.Option(help="begin no new run after this long; call again to continue")
     ] = None,
     check: Annotated[
         Path | None, typer.Option(help="verify the results in this folder and rebuild them")
@@ -102,7 +102,7 @@ def reproduce(
 
 
 def _train(panels: list[Any], out: Path, **more: Any) -> int:
-    from srpfl.cli.progress import ProgressLine
+    from srpfl.loop.progress import ProgressLine
     from srpfl.reproduce.grid import train
 
     trained = 0
@@ -115,8 +115,11 @@ def _train(panels: list[Any], out: Path, **more: Any) -> int:
 def _check(folder: Path) -> None:
     from srpfl.errors import RunFolderError
     from srpfl.reproduce import check
+    from srpfl.studies import shootout_table
 
     wrong = check(folder)
+    if (folder / "shootout").is_dir():
+        wrong += shootout_table.check(folder / "shootout")
     if wrong:
         raise RunFolderError(f"{folder} is not as it should be: " + "; ".join(wrong))
     print(f"{folder}: records complete, tables and figures rebuilt")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from srpfl.theory import Comparison, Setting
+    from srpfl.theory import Assumptions, Gain
 
 
 def theory(
@@ -37,11 +37,11 @@ def theory(
 
     Example: srpfl theory --clients 131072 --start 4 --a 0.25 --c 0 --c-hat 1.4 --plot speedup.png
     """
-    from srpfl.theory import Setting, compare
+    from srpfl.theory import Assumptions, compare
 
-    setting = Setting(clients=clients, start=start, a=a, c=c, c_hat=c_hat)
+    setting = Assumptions(clients=clients, start=start, a=a, c=c, c_hat=c_hat)
     for file in filter(None, (plot, descent)):
-        from srpfl.theory.plots import check_file
+        from srpfl.report.drawing import check_file
 
         check_file(file)
     answer = compare(setting)
@@ -59,7 +59,7 @@ def theory(
         draw_descent(setting, descent)
 
 
-def _show(setting: Setting, answer: Comparison) -> None:
+def _show(setting: Assumptions, answer: Gain) -> None:
     from rich.console import Console
     from rich.table import Table
 

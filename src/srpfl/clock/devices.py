@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,11 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from srpfl.clock.base import FloatArray, IntArray, Work
-from srpfl.clock.exponential import check_communication
-from srpfl.errors import ConfigError, DataError
-from srpfl.randomness import stream
+from srpfl.clock.draws import normal_pairs, wholes
+from srpfl.clock.exponential import LONGEST, check_communication
+from srpfl.errors import ConfigError, DataError, number, shown
 
 SPEED = "cpu_float_score"
+SMALLEST, LARGEST = 1e-30, 1e30  # of a column: beyond that, times would not be numbers
 REFERENCE_SCORE = 1000.0  # `seconds_per_sample` is the time of a device with this score
 
 
@@ -36,7 +38,7 @@ class DeviceProfiles:
 
     def __post_init__(self) -> None:
         check_communication(self.communication)
-        if not (np.isfinite(self.seconds_per_sample) and self.seconds_per_sample > 0):
+        if not 0 < number("seconds_per_sample", self.seconds_per_sample) < LONGEST:
             raise ConfigError(
                 f"seconds_per_sample must be a positive number, not {self.seconds_per_sample}"
             )
@@ -49,15 +51,16 @@ class DeviceProfiles:
     def times(
         self, seed: int, round: int, clients: IntArray, population: int, work: Work
     ) -> FloatArray:
-        owned = stream(seed, "device").integers(len(self._scores), size=population)[clients]
-        computing: FloatArray = (
-            work.samples * self.seconds_per_sample * REFERENCE_SCORE / self._scores[owned]
-        )
+        owned = wholes(seed, "device", clients, population, len(self._scores))
+        with np.errstate(over="ignore"):  # some may take for ever
+            computing: FloatArray = (
+                work.samples * self.seconds_per_sample * REFERENCE_SCORE / self._scores[owned]
+            ) * work.share
         if self._bandwidths is None:
             return computing
         mean, spread = self._bandwidths  # networks x (down, up), bytes per second
-        used = stream(seed, "network").integers(len(mean), size=population)[clients]
-        noise = stream(seed, "bandwidth", round).normal(size=(population, 2))[clients]
+        used = wholes(seed, "network", clients, population, len(mean))
+        noise = normal_pairs(seed, "bandwidth", clients, population, round)
         speed = np.maximum(mean[used] + spread[used] * noise, mean[used] / 10)
         transfer: FloatArray = work.down / speed[:, 0] + work.up / speed[:, 1]
         return computing + transfer
@@ -75,23 +78,31 @@ class DeviceProfiles:
 
 
 def _columns(path: str, names: Sequence[str]) -> FloatArray:
+    if not isinstance(path, (str, os.PathLike)):
+        raise ConfigError(f"device profiles are the path of a CSV file, not {shown(path)}")
     try:
-        with Path(path).open(newline="", encoding="utf-8") as file:
+        # Spreadsheets begin their files with a byte-order mark.
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, csv.Error, MemoryError) as error:
         raise DataError(f"cannot read the device profiles in {path}: {error}") from error
     if not rows:
         raise DataError(f"{path} holds no device profiles")
     return np.array([[_number(row, name, path, i) for name in names] for i, row in enumerate(rows)])
 
 
-def _number(row: Mapping[str, str], name: str, path: str, index: int) -> float:
+def _number(row: Mapping[str | None, str], name: str, path: str, index: int) -> float:
     if name not in row:
-        raise DataError(f"{path} has no column '{name}' (its columns: {', '.join(row)})")
+        has = " ".join(", ".join(column for column in row if column is not None).split())
+        raise DataError(f"{path} has no column '{name}' (its columns: {has[:200]})")
     try:
         value = float(row[name])
     except (TypeError, ValueError):
         value = float("nan")
-    if not (np.isfinite(value) and (value > 0 or (name.endswith("_std") and value == 0))):
-        raise DataError(f"{path}, row {index + 1}: {name} must be a positive number")
+    spread = name.endswith("_std")
+    if not (SMALLEST <= value <= LARGEST or (spread and 0 <= value <= LARGEST)):
+        raise DataError(
+            f"{path}, row {index + 1}: {name} must be a positive number from {SMALLEST:g} to "
+            f"{LARGEST:g}"
+        )
     return value

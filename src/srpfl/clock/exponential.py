@@ -1,15 +1,15 @@
-"""The paper's clocks: exponential times, fixed or drawn anew."""
+"""The paper's clocks: exponential times, fixed or drawn again."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 from srpfl.clock.base import FloatArray, IntArray, Work
-from srpfl.errors import ConfigError
-from srpfl.randomness import stream
+from srpfl.clock.draws import exponentials, uniforms
+from srpfl.errors import ConfigError, number
+
+LONGEST = 1e100  # time or cost of a round: sums of more would not be numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class FixedExponential(_Exponential):
     def times(
         self, seed: int, round: int, clients: IntArray, population: int, work: Work
     ) -> FloatArray:
-        return _speeds(seed, population)[clients] / self.rate
+        return exponentials(seed, "speed", clients, population) / self.rate * work.share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +50,15 @@ class IIDExponential(_Exponential):
     def times(
         self, seed: int, round: int, clients: IntArray, population: int, work: Work
     ) -> FloatArray:
-        return stream(seed, "speed", round).exponential(size=population)[clients] / self.rate
+        draws = exponentials(seed, "speed", clients, population, round)
+        return draws / self.rate * work.share
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicExponential(_Exponential):
     """λ_i ~ U[1/N, 1] once per client, T_i ~ Exp(λ·λ_i) afresh in every round.
 
-    N is the number of clients that a round asks.
+    N is the number of clients that a round asks, or that are at work at any time.
     """
 
     fixed: ClassVar[bool] = False
@@ -65,30 +66,22 @@ class DynamicExponential(_Exponential):
     def times(
         self, seed: int, round: int, clients: IntArray, population: int, work: Work
     ) -> FloatArray:
-        low = 1 / len(clients)
-        rates = low + (1 - low) * _uniform(seed, population)[clients]
-        draws = stream(seed, "speed", round).exponential(size=population)[clients]
-        times: FloatArray = draws / (self.rate * rates)
+        low = 1 / (work.asked or len(clients))
+        rates = low + (1 - low) * uniforms(seed, "rate", clients, population)
+        draws = exponentials(seed, "speed", clients, population, round)
+        times: FloatArray = draws / (self.rate * rates) * work.share
         return times
 
 
 def check_rate(rate: float) -> None:
-    if not 1e-100 < rate < 1e100:  # beyond that, times would not be numbers any more
+    """Refuse a rate that would make times that are no numbers."""
+    if not 1 / LONGEST < number("the rate of a clock", rate) < LONGEST:
         raise ConfigError(f"the rate of a clock must be a positive number, not {rate}")
 
 
 def check_communication(communication: float) -> None:
-    if not (math.isfinite(communication) and communication >= 0):
+    """Refuse a cost that no round could have."""
+    if not 0 <= number("the cost of communication", communication) <= LONGEST:
         raise ConfigError(
             f"the cost of communication must be zero or a positive number, not {communication}"
         )
-
-
-@lru_cache(maxsize=8)
-def _speeds(seed: int, population: int) -> FloatArray:
-    return stream(seed, "speed").exponential(size=population)
-
-
-@lru_cache(maxsize=8)
-def _uniform(seed: int, population: int) -> FloatArray:
-    return stream(seed, "rate").random(size=population)

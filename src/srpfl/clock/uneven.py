@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from srpfl.clock.base import FloatArray, IntArray, Work
-from srpfl.clock.exponential import check_communication, check_rate
-from srpfl.errors import ConfigError
-from srpfl.randomness import stream
+from srpfl.clock.draws import slowest, uniforms
+from srpfl.clock.exponential import LONGEST, check_communication, check_rate
+from srpfl.errors import ConfigError, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +41,17 @@ class Pareto(_Fixed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.shape) and self.shape > 0):
+        if not 0 < number("the shape of Pareto times", self.shape) < math.inf:
             raise ConfigError(f"the shape of Pareto times must be positive, not {self.shape}")
 
     def times(
         self, seed: int, round: int, clients: IntArray, population: int, work: Work
     ) -> FloatArray:
-        times: FloatArray = (1 - _places(seed, population)[clients]) ** (-1 / self.shape)
-        return times / self.rate
+        with np.errstate(over="ignore"):  # with a tiny shape some take for ever
+            times: FloatArray = (1 - uniforms(seed, "speed", clients, population)) ** (
+                -1 / self.shape
+            )
+        return times / self.rate * work.share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +68,16 @@ class TwoGroups(_Fixed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.slow <= 1:
+        if not 0 <= number("the slow part", self.slow) <= 1:
             raise ConfigError(f"the slow part must be between 0 and 1, not {self.slow}")
-        if not (math.isfinite(self.factor) and self.factor >= 1):
+        if not 1 <= number("the slow clients' factor", self.factor) <= LONGEST:
             raise ConfigError(f"the slow clients' factor must be at least 1, not {self.factor}")
 
     def times(
         self, seed: int, round: int, clients: IntArray, population: int, work: Work
     ) -> FloatArray:
-        ranks = np.argsort(np.argsort(_places(seed, population)))[clients]
-        slow = ranks >= population - np.rint(self.slow * population)
-        return np.where(slow, self.factor, 1.0) / self.rate
+        slow = slowest(seed, "speed", clients, population, self.slow)
+        return np.where(slow, self.factor, 1.0) / self.rate * work.share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +91,4 @@ class Equal(_Fixed):
     def times(
         self, seed: int, round: int, clients: IntArray, population: int, work: Work
     ) -> FloatArray:
-        return np.full(len(clients), 1 / self.rate)
-
-
-@lru_cache(maxsize=8)
-def _places(seed: int, population: int) -> FloatArray:
-    return stream(seed, "speed").random(size=population)
+        return np.full(len(clients), 1 / self.rate) * work.share

@@ -4,44 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from srpfl.core.trees import mapped, take
+
 IntArray = NDArray[np.int64]
+SHORT = (torch.uint8, torch.int8, torch.int16)  # kept as they are, and widened for embeddings
 
 
 class Samples(NamedTuple):
-    """Inputs (uint8 images or floats, samples first) and integer labels."""
+    """Inputs and labels, samples first: inputs are an array, or a tuple or dict of arrays; labels
+    are whatever the task takes (whole numbers for classes)."""
 
-    x: NDArray[np.generic]
-    y: IntArray
+    x: Any
+    y: NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Transform:
-    """From stored samples to a model's input: optional crop and flip, then normalisation.
+    """From stored images to a model's input: optional crop and flip, then normalisation.
 
     Bytes are scaled to [0, 1] first. Crop and flip are for training only; what is drawn for a
-    sample is decided by the caller, so that every engine applies the same one.
+    sample is decided by the caller, so that every engine applies the same one. With
+    ``scale=False`` samples are taken as they are: bytes and other whole numbers stay what they are,
+    as tokens must.
     """
 
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     crop: int = 0  # padding of the random crop, in pixels
     flip: bool = False
+    scale: bool = True  # bytes to [0, 1]
 
     @property
     def augments(self) -> bool:
         return self.crop > 0 or self.flip
 
-    def prepare(self, x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Scale and normalise; channels are the second axis of images."""
-        scaled = x.to(dtype) / 255 if x.dtype == torch.uint8 else x.to(dtype)
-        if self.mean == (0.0,) and self.std == (1.0,):
+    @property
+    def normalises(self) -> bool:
+        return self.mean != (0.0,) or self.std != (1.0,)
+
+    def prepare(self, x: Any, dtype: torch.dtype = torch.float32) -> Any:
+        """Scale and normalise; channels are the second axis of images. Numbers with a point become
+        ``dtype``; whole ones stay whole unless they are scaled or normalised."""
+        return mapped(lambda tensor: self._prepare(tensor, dtype), x)
+
+    def _prepare(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        bytes_scaled = self.scale and x.dtype == torch.uint8
+        if not (bytes_scaled or self.normalises or x.is_floating_point()):
+            return x.long() if x.dtype in SHORT else x
+        scaled = x.to(dtype) / 255 if bytes_scaled else x.to(dtype)
+        if not self.normalises:
             return scaled
         shape = (1, -1, *[1] * (x.ndim - 2)) if x.ndim > 2 else (1, -1)
         mean = torch.tensor(self.mean, dtype=dtype, device=x.device).reshape(shape)
@@ -74,7 +92,9 @@ class Federated(Protocol):
     def clients(self) -> int: ...
 
     @property
-    def classes(self) -> int: ...
+    def classes(self) -> int:
+        """How many classes there are; 0 where labels are none."""
+        ...
 
     @property
     def transform(self) -> Transform: ...
@@ -98,7 +118,8 @@ class Pooled:
     train_parts: Sequence[IntArray]
     test_parts: Sequence[IntArray]
     classes: int
-    transform: Transform = Transform()
+    transform: Transform = Transform(scale=False)
+    task: str = "classification"  # the usual one of these data
 
     @property
     def clients(self) -> int:
@@ -109,8 +130,8 @@ class Pooled:
 
     def train(self, client: int) -> Samples:
         part = self.train_parts[client]
-        return Samples(self.train_pool.x[part], self.train_pool.y[part])
+        return Samples(take(self.train_pool.x, part), self.train_pool.y[part])
 
     def test(self, client: int) -> Samples:
         part = self.test_parts[client]
-        return Samples(self.test_pool.x[part], self.test_pool.y[part])
+        return Samples(take(self.test_pool.x, part), self.test_pool.y[part])

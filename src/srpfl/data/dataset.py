@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from srpfl.core.randomness import stream
 from srpfl.data.base import IntArray, Samples, Transform
 from srpfl.data.partition import Labels, StrArray
 from srpfl.errors import ConfigError
-from srpfl.randomness import stream
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,9 @@ class Dataset:
     transform: Transform = Transform()
     train_writers: StrArray | None = None
     test_writers: StrArray | None = None
+    who: str = "writers"  # what the owners of points are called
+    natural: bool = False  # clients are the owners, unless another partition is asked for
+    task: str = "classification"  # what its labels are usually for
 
     @property
     def labels(self) -> Labels:
@@ -33,10 +36,13 @@ class Dataset:
             self.classes,
             self.train_writers,
             self.test_writers,
+            self.who,
         )
 
     def only(self, classes: Sequence[int] | int) -> Dataset:
         """The same with some classes only (a number: the first ones), relabelled from 0 on."""
+        if not self.classes:
+            raise ConfigError(f"{self.name} has no classes to choose from: leave classes out")
         kept = list(range(classes)) if isinstance(classes, int) else list(classes)
         if not kept or len(set(kept)) < len(kept) or not set(kept) <= set(range(self.classes)):
             raise ConfigError(

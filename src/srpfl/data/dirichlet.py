@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from srpfl.core.randomness import stream
 from srpfl.data.partition import Labels, Parts, deal_classes, present
 from srpfl.errors import ConfigError
-from srpfl.randomness import stream
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from srpfl.data.limits import check_bytes
 from srpfl.data.points import Points, checked_labels
 from srpfl.errors import DataError
 
@@ -30,17 +31,24 @@ def read(
 
 
 def _array(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """What the head promises is checked before it is read, and no more than that is unpacked."""
+    start = 4 + 4 * dimensions
     try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            head = file.read(start)
+            if len(head) < start or head[:4] != bytes([0, 0, UBYTE, dimensions]):
+                raise DataError(
+                    f"{path} is not an IDX file of bytes with {dimensions} dimension(s)"
+                )
+            shape = struct.unpack(f">{dimensions}I", head[4:])
+            promised = math.prod(shape)
+            check_bytes(promised, path)
+            raw = file.read(promised + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
-    start = 4 + 4 * dimensions
-    if len(raw) < start or raw[:4] != bytes([0, 0, UBYTE, dimensions]):
-        raise DataError(f"{path} is not an IDX file of bytes with {dimensions} dimension(s)")
-    shape = struct.unpack(f">{dimensions}I", raw[4:start])
-    if len(raw) - start != math.prod(shape):
+    if len(raw) != promised:
+        held = "more" if len(raw) > promised else f"{len(raw)}"
         raise DataError(
-            f"{path} promises {math.prod(shape)} bytes of data and holds {len(raw) - start}: "
-            "it is cut short or damaged"
+            f"{path} promises {promised} bytes of data and holds {held}: it is cut short or damaged"
         )
-    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
+    return np.frombuffer(raw, np.uint8).reshape(shape)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from srpfl.core.randomness import stream
 from srpfl.data.base import IntArray
 from srpfl.data.partition import Labels, Parts, apportion, cut
-from srpfl.randomness import stream
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
+from srpfl.core.trees import form
 from srpfl.data.base import Federated, Samples, Transform
 from srpfl.errors import ConfigError
 
@@ -58,10 +59,17 @@ class Joined:
         return part.test(own)
 
     def _own(self, client: int) -> tuple[Federated, int]:
+        if len(self.parts) == 1:  # which may be one client under whatever number
+            return self.parts[0], client
         part = bisect_right(self._first, client) - 1
         return self.parts[part], client - self._first[part]
 
 
+def joined(data: Federated) -> Joined:
+    """The data as one of several federations."""
+    return data if isinstance(data, Joined) else Joined([data])
+
+
 def _kind(data: Federated) -> tuple[object, ...]:
-    x = data.train(0).x
-    return data.classes, data.transform, x.shape[1:], x.dtype
+    x, y = data.train(0)
+    return data.classes, data.transform, form(x), y.shape[1:], y.dtype

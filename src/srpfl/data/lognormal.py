@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from srpfl.core.randomness import stream
 from srpfl.data.base import IntArray
 from srpfl.data.partition import (
     Labels,
@@ -20,7 +21,6 @@ from srpfl.data.partition import (
     present,
 )
 from srpfl.errors import ConfigError
-from srpfl.randomness import stream
 
 
 @dataclass(frozen=True)

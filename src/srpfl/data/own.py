@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from srpfl.data import parquet
 from srpfl.data.base import Transform
 from srpfl.data.cache import Arrays, cached
 from srpfl.data.dataset import Dataset
+from srpfl.data.limits import check_bytes
 from srpfl.data.named import arrays_of, dataset_of, split
 from srpfl.data.points import Points, checked_labels, join
 from srpfl.errors import DataError
@@ -96,21 +98,40 @@ def _npz(path: Path) -> Arrays:
             if missing := [key for key in KEYS if key not in file]:
                 raise DataError(
                     f"{path} has no array {', '.join(missing)}: it must hold {', '.join(KEYS)}, "
-                    f"and it holds {', '.join(file) or 'nothing'}"
+                    f"and it holds {', '.join(file)[:500] or 'nothing'}"
                 )
+            check_bytes(sum(_declared(file.zip, key) for key in KEYS), path)
             return {key: file[key] for key in KEYS}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # broken files make NumPy and zipfile raise nearly anything
         raise DataError(
             f"{path} cannot be read as an .npz of plain arrays (pickled objects are never opened): "
-            f"{error}"
+            f"{str(error).splitlines()[0] if str(error) else type(error).__name__}"
         ) from error
+
+
+def _declared(archive: zipfile.ZipFile, key: str) -> int:
+    """The bytes that an array of the file will take, from its header alone."""
+    with archive.open(f"{key}.npy" if f"{key}.npy" in archive.namelist() else key) as member:
+        version = np.lib.format.read_magic(member)
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+        else:
+            shape, _, dtype = np.lib.format.read_array_header_2_0(member)
+    if any(side < 0 for side in shape):
+        raise ValueError(f"an array cannot have the shape {shape}")
+    return math.prod(shape) * int(dtype.itemsize)
 
 
 def _inputs(x: NDArray[np.generic], where: str) -> NDArray[np.generic]:
     if x.ndim < 2 or not (np.issubdtype(x.dtype, np.number) or x.dtype == np.bool_):
         raise DataError(f"{where} must hold numbers, one row per point")
+    if x.dtype.kind == "c":
+        raise DataError(f"{where} must hold real numbers, not {x.dtype}")
     if x.dtype != np.uint8:
-        x = x.astype(np.float32)
+        with np.errstate(over="ignore"):  # a number beyond single precision is found below
+            x = x.astype(np.float32)
         if not np.isfinite(x).all():
             row = int(np.argmin(np.isfinite(x).reshape(len(x), -1).all(axis=1)))
             raise DataError(f"row {row} of {where} has a value that is not a finite number")

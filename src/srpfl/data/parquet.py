@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from srpfl.data import packed
+from srpfl.data.limits import check_bytes, check_name
 from srpfl.data.partition import StrArray
 from srpfl.data.points import Images, Points, checked_labels
 from srpfl.errors import DataError
 
 IMAGE_COLUMNS = ("img", "image")
-BATCH = 2048
 
 
 def read(
@@ -27,27 +29,26 @@ def read(
 ) -> Points:
     """All rows of one file. Without ``channels`` the first image decides whether it is colour."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        with pq.ParquetFile(path) as file:
-            has = file.schema_arrow.names
-            image = next((column for column in IMAGE_COLUMNS if column in has), IMAGE_COLUMNS[-1])
-            columns = [image, label] + ([writer] if writer else [])
-            for column in columns:
-                if column not in has:
-                    raise DataError(f"{path} has no column '{column}': it has {', '.join(has)}")
-            decoder = _Decoder(path, image, file.metadata.num_rows, channels)
-            rest = []
-            for batch in file.iter_batches(BATCH, columns=columns):
-                decoder.add(batch.column(image))
-                rest.append(batch.drop_columns([image]))
-            table = pa.Table.from_batches(rest) if rest else None
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path} cannot be read as Parquet: {reason}") from error
-    if table is None:
+    has = packed.names(path)
+    image = next((column for column in IMAGE_COLUMNS if column in has), IMAGE_COLUMNS[-1])
+    columns = [image, label] + ([writer] if writer else [])
+    for column in columns:
+        if column not in has:
+            raise DataError(f"{path} has no column '{column}': it has {', '.join(has)[:500]}")
+    decoder = _Decoder(path, image, packed.rows(path), channels)
+    rest: list[Any] = []
+    kept = 0
+    for batch in packed.batches(path, columns):
+        decoder.add(batch.column(image))
+        rest.append(batch.drop_columns([image]))
+        kept += rest[-1].nbytes
+        check_bytes(kept, path)
+    if decoder.row == 0:
         raise DataError(f"{path} has no rows")
+    if decoder.row < decoder.rows:
+        raise DataError(f"{path} promises {decoder.rows} rows and holds {decoder.row}")
+    table = pa.Table.from_batches(rest)
     column = table.column(label)
     if not pa.types.is_integer(column.type) or column.null_count:
         raise DataError(f"the column '{label}' of {path} must hold whole numbers in every row")
@@ -57,12 +58,9 @@ def read(
 
 def has_column(path: Path, column: str) -> bool:
     """Whether a file has such a column; one that cannot be read has none."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        return column in pq.read_schema(path).names
-    except (pa.ArrowException, OSError):
+        return column in packed.names(path)
+    except DataError:
         return False
 
 
@@ -72,7 +70,8 @@ def _writers(table: Any, writer: str | None, path: Path) -> StrArray | None:
     column = table.column(writer)
     if column.null_count:
         raise DataError(f"the column '{writer}' of {path} must name a writer in every row")
-    return np.array(column.to_pylist(), dtype=np.str_)
+    where = f"the column '{writer}' of {path}"
+    return np.array([check_name(str(one), where) for one in column.to_pylist()], dtype=np.str_)
 
 
 class _Decoder:
@@ -93,28 +92,21 @@ class _Decoder:
                 f"the column '{self.column}' of {self.path} holds {cells.type} and not encoded "
                 "images (binary, or a struct with 'bytes')"
             )
-        for cell in cells:
-            image = self._decoded(cell.as_py())
-            if self.row == 0:
-                self.images = np.zeros((self.rows, *image.shape), dtype=np.uint8)
-            elif image.shape != self.images.shape[1:]:
-                raise DataError(
-                    f"the image in row {self.row} of {self.path} is {_size(image)}, but those "
-                    f"before it are {_size(self.images[0])}"
-                )
-            self.images[self.row] = image
-            self.row += 1
+        if self.row + len(cells) > self.rows:
+            raise DataError(f"{self.path} holds more rows than the {self.rows} it promises")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's, of large images: they are checked here
+            for cell in cells:
+                self.images[self.row] = self._decoded(cell.as_py())
+                self.row += 1
 
     def _decoded(self, encoded: bytes | None) -> Images:
-        from PIL import Image
-
         if not encoded:
             raise DataError(f"row {self.row} of {self.path} has no image")
         try:
-            with Image.open(io.BytesIO(encoded)) as image:
-                if self.channels is None:
-                    self.channels = 1 if image.mode in ("1", "L", "I", "I;16") else 3
-                pixels = np.asarray(image.convert("L" if self.channels == 1 else "RGB"))
+            pixels = self._pixels(encoded)
+        except DataError:
+            raise
         except Exception as error:  # broken files make decoders raise nearly anything
             raise DataError(
                 f"the image in row {self.row} of {self.path} cannot be decoded: "
@@ -122,6 +114,27 @@ class _Decoder:
             ) from error
         return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
+    def _pixels(self, encoded: bytes) -> Images:
+        from PIL import Image
 
-def _size(image: Images) -> str:
-    return f"{image.shape[1]} x {image.shape[2]} pixels"
+        with Image.open(io.BytesIO(encoded)) as image:  # reads no more than the header
+            width, height = image.size
+            if self.row == 0:
+                self._allocate(width, height, grey=image.mode in ("1", "L", "I", "I;16"))
+            elif (height, width) != self.images.shape[2:]:
+                raise DataError(
+                    f"the image in row {self.row} of {self.path} is {_size(height, width)}, but "
+                    f"those before it are {_size(*self.images.shape[2:])}"
+                )
+            return np.asarray(image.convert("L" if self.channels == 1 else "RGB"))
+
+    def _allocate(self, width: int, height: int, *, grey: bool) -> None:
+        """The first image decides on the array of all of them."""
+        self.channels = self.channels or (1 if grey else 3)
+        # Pillow holds four bytes a pixel.
+        check_bytes(width * height * max(4, self.channels * self.rows), self.path)
+        self.images = np.zeros((self.rows, self.channels, height, width), dtype=np.uint8)
+
+
+def _size(height: int, width: int) -> str:
+    return f"{height} x {width} pixels"

@@ -20,13 +20,14 @@ log = logging.getLogger("srpfl")
 
 @dataclass(frozen=True)
 class Labels:
-    """What a partition may look at: the class of every point and, where known, who wrote it."""
+    """What a partition may look at: the class of every point and, where known, whose it is."""
 
     train: IntArray
     test: IntArray
     classes: int
     train_writers: StrArray | None = None
     test_writers: StrArray | None = None
+    who: str = "writers"  # what the owners are called in a message
 
 
 @dataclass(frozen=True)

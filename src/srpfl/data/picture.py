@@ -10,12 +10,14 @@ from srpfl.data.base import Federated, IntArray
 
 
 def counts(data: Federated) -> IntArray:
-    """Training points by client and class.
+    """Training points by client and class; one column where there are no classes.
 
     >>> from srpfl.data import load
     >>> counts(load("digits", clients=5)).shape
     (5, 10)
     """
+    if not data.classes:
+        return np.array([[data.size(client)] for client in range(data.clients)])
     table = [np.bincount(data.train(c).y, minlength=data.classes) for c in range(data.clients)]
     return np.array(table)
 
@@ -35,17 +37,18 @@ def draw(data: Federated, path: str | Path) -> None:
     table = counts(data)
     client, kind = np.nonzero(table)
     points = table[client, kind]
-    cell = min(18.0, 860 / data.clients, 860 / data.classes)  # points of 1/72 inch
-    width, height = data.clients * cell / 72 + 1.6, data.classes * cell / 72 + 1.4
+    classes = table.shape[1]
+    cell = min(18.0, 860 / data.clients, 860 / classes)  # points of 1/72 inch
+    width, height = data.clients * cell / 72 + 1.6, classes * cell / 72 + 1.4
     figure = Figure(figsize=(max(4.5, width), max(2.8, height)), layout="constrained")
     axes = figure.subplots()
     areas = (0.95 * cell) ** 2 * points / points.max()
     dots = axes.scatter(client, kind, areas, c=points, cmap="viridis_r", vmin=0, linewidths=0)
     axes.set(
         xlim=(-0.8, data.clients - 0.2),
-        ylim=(data.classes - 0.2, -0.8),
+        ylim=(classes - 0.2, -0.8),
         xlabel="client",
-        ylabel="class",
+        ylabel="class" if data.classes else "",
         title=f"{data.clients} clients, {points.sum()} training points "
         f"({table.sum(axis=1).min()} to {table.sum(axis=1).max()} each)",
     )

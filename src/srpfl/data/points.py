@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srpfl.data.base import IntArray
+from srpfl.data.limits import check_classes
 from srpfl.data.partition import StrArray
 from srpfl.errors import DataError
 
@@ -35,6 +36,8 @@ def checked_labels(
             f"row {row} of {path} has the label {labels[row]}, but the labels of {name} are 0{last}"
             + (" and up" if classes is None else "")
         )
+    if classes is None and len(labels):
+        check_classes(int(labels.max()) + 1, str(path))
     return labels.astype(np.int64)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from srpfl.core.randomness import stream
 from srpfl.data.partition import (
     Labels,
     Parts,
@@ -13,7 +14,6 @@ from srpfl.data.partition import (
     holding,
     present,
 )
-from srpfl.randomness import stream
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from srpfl.core.randomness import stream
 from srpfl.data.base import IntArray
 from srpfl.data.partition import (
     Labels,
@@ -18,14 +19,13 @@ from srpfl.data.partition import (
     present,
 )
 from srpfl.errors import ConfigError
-from srpfl.randomness import stream
 
 
 @dataclass(frozen=True)
 class SlowClasses:
     """Shards in which some classes are held by the clients in ``slow`` and by nobody else.
 
-    A partition knows nothing of clocks, so whoever knows the slow clients names them. There are
+    A partition knows nothing of clocks, so the caller names the slow clients. There are
     ``count`` such classes (by default a fifth of all, at least one). A slow client holds as many
     of them as its places allow, then others; everybody holds ``classes_per_client`` classes, and a
     class is dealt out evenly among its holders. So slow clients may hold more points than others.

@@ -10,13 +10,15 @@ from torch import nn
 
 from srpfl.data.base import Federated
 from srpfl.engine.base import Engine, Job, Local, Score
+from srpfl.engine.fitting import FittingEngine, stacks
 from srpfl.engine.loop import LoopEngine
 from srpfl.engine.precision import Precision
 from srpfl.engine.vectorised import VectorisedEngine
 from srpfl.engine.workers import WorkersEngine, can_fork, cores
 from srpfl.errors import ConfigError, unknown
+from srpfl.task import Classification, Task
 
-ENGINES = ("auto", "loop", "workers", "vectorised")
+ENGINES = ("auto", "loop", "workers", "vectorised", "ray")
 LARGE = 50_000  # parameters from which worker processes pay
 
 
@@ -25,25 +27,42 @@ def make_engine(
     model: nn.Module,
     data: Federated,
     *,
+    task: Task = Classification(),
     device: str = "auto",
     precision: str = "float32",
 ) -> Engine:
     """An engine by name; ``"auto"`` takes the fastest that can train the model."""
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)
-    where = chosen_device(device)
     Precision.of(precision)
-    inner = VectorisedEngine if name == "vectorised" else _fitting
-    make = partial(inner, model, data, device=where, precision=precision)
-    if name == "auto":
-        name = "workers" if where.type == "cpu" and _worth_workers(model) else "vectorised"
-    if name == "workers":
-        if where.type != "cpu":
-            raise ConfigError("workers are processes on CPU cores: a GPU takes engine='vectorised'")
-        if not can_fork():
-            raise ConfigError("worker processes need Linux: engine='vectorised' works here")
+    if name == "ray":
+        return _on_ray(model, data, task=task, device=device, precision=precision)
+    where = chosen_device(device)
+    choices: dict[str, Any] = {"task": task, "device": where, "precision": precision}
+    if name == "loop":
+        return LoopEngine(model, data, **choices)
+    if name == "vectorised":
+        return VectorisedEngine(model, data, **choices)
+    if name == "workers" and where.type != "cpu":
+        raise ConfigError("workers are processes on CPU cores: a GPU takes engine='vectorised'")
+    if name == "workers" and not can_fork():
+        raise ConfigError("worker processes need Linux: engine='vectorised' works here")
+    make = partial(FittingEngine, model, data, stacks=stacks(model, data, task, where), **choices)
+    if name == "workers" or (where.type == "cpu" and _worth_workers(model)):
         return WorkersEngine(make, data)
-    return LoopEngine(model, data, device=where, precision=precision) if name == "loop" else make()
+    return make()
+
+
+def _on_ray(
+    model: nn.Module, data: Federated, *, task: Task, device: str, precision: str
+) -> Engine:
+    from srpfl.engine.ray import RayEngine, gpus
+
+    where = torch.device("cuda" if gpus() else "cpu") if device == "auto" else chosen_device(device)
+    choices: dict[str, Any] = {"task": task, "device": where, "precision": precision}
+    fits = stacks(model, data, task, where)
+    make = partial(FittingEngine, model, data, stacks=fits, **choices)
+    return RayEngine(make, data, on_gpus=where.type == "cuda")
 
 
 def chosen_device(name: str) -> torch.device:
@@ -65,14 +84,6 @@ def _worth_workers(model: nn.Module) -> bool:
     """Whether a client's steps take long enough to make up for telling other processes."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return can_fork() and cores() > 1 and parameters >= LARGE
-
-
-def _fitting(model: nn.Module, data: Federated, **choices: Any) -> Engine:
-    """Clients as one where the model allows it, else one after another."""
-    try:
-        return VectorisedEngine(model, data, **choices)
-    except ConfigError:
-        return LoopEngine(model, data, **choices)
 
 
 __all__ = [

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from srpfl.core.backbone import copied
 from srpfl.engine import kernels
-from srpfl.engine.dropout import KeyedDropout
+from srpfl.engine.layer_graph import fixed_graph
 
 MOST_CHANNELS = 128  # of outputs: the gradient by the weights takes them in one tile
 SMALL_WINDOW = 16  # up to which a filter row's window is laid out in advance
@@ -22,8 +22,8 @@ def with_fused_convolutions(model: nn.Module) -> nn.Module:
     Names of parameters stay. A model whose forward pass cannot be written down as a fixed list of
     layers is returned as it is.
     """
-    model = copy.deepcopy(model)
-    graph = _fixed_graph(model) if kernels.available() else None
+    model = copied(model)
+    graph = fixed_graph(model) if kernels.available() else None
     if graph is None:
         return model
     for node in list(graph.nodes):
@@ -123,26 +123,6 @@ class _Stacked(torch.autograd.Function):
 
 def _filled(filters: Tensor, spare: int) -> Tensor:
     return F.pad(filters, (0, 0, 0, spare))
-
-
-class _Tracer(fx.Tracer):
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, KeyedDropout | nn.Linear | nn.Conv2d) or super().is_leaf_module(
-            m, module_qualified_name
-        )
-
-
-def _fixed_graph(model: nn.Module) -> fx.Graph | None:
-    """The model's layers in order, if they are the same whatever the inputs and the mode."""
-    graphs: list[fx.Graph] = []
-    for training in (True, False):
-        model.train(training)
-        try:
-            graphs.append(_Tracer().trace(model))
-        except Exception:  # whatever a model's code does with a stand-in for its inputs
-            return None
-    written = [str(graph.python_code("self").src) for graph in graphs]
-    return graphs[0] if written[0] == written[1] else None
 
 
 def _only_user(node: fx.Node, model: nn.Module, kind: str) -> fx.Node | None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from srpfl.core.plan import Phase
+from srpfl.core.randomness import torch_seed
 from srpfl.data.base import Transform
 from srpfl.engine.base import Job
 from srpfl.engine.dropout import hashed
-from srpfl.randomness import torch_seed
 
 WIDTH = 1 << 32  # no batch is larger, so that steps can be numbered apart
 
@@ -28,25 +29,27 @@ class Draws:
     batches: Tensor  # clients x steps x batch size: sample indices, -1 for padding
     augment: Tensor | None  # clients x steps x batch size x (row, column, flip)
     dropout: Tensor  # clients x steps: the key of the step's dropout masks
+    uneven: bool  # whether some batch is smaller than others
 
 
 def draw(
     jobs: Sequence[Job],
     clients: Sequence[int],
-    phase: int,
+    phase: Phase,
+    number: int,
+    batch_size: int | None,
     sizes: Sequence[int],
     transform: Transform,
     device: torch.device,
 ) -> Draws:
-    """What clients with so many samples do at random in phase number ``phase`` of their jobs,
-    one job for each client, all with the same plan."""
-    plan = jobs[0].plan
-    steps = [plan.phases[phase].step_count(size, plan.batch_size) for size in sizes]
-    widths = [min(plan.batch_size or size, size) for size in sizes]
+    """What clients with so many samples do at random in a phase of their jobs, the one of that
+    number; one job for each client."""
+    steps = [phase.step_count(size, batch_size) for size in sizes]
+    widths = [min(batch_size or size, size) for size in sizes]
     whole = (len(clients), max(steps), max(widths))
 
     def keys(purpose: str) -> Tensor:
-        names = [(job.seed, f"{job.purpose}/{purpose}", job.round, phase) for job in jobs]
+        names = [(job.seed, f"{job.purpose}/{purpose}", job.round, number) for job in jobs]
         seeds = {name: torch_seed(*name) for name in set(names)}
         bases = torch.tensor([seeds[name] for name in names], dtype=torch.int64, device=device)
         numbers = torch.tensor(clients, dtype=torch.int64, device=device)
@@ -62,7 +65,10 @@ def draw(
         bounds = [2 * transform.crop + 1, 2 * transform.crop + 1, 1 + transform.flip]
         drawn = [_below(chance, bound) for chance, bound in zip(chances, bounds, strict=True)]
         augment = torch.stack(drawn, dim=-1)
-    return Draws(steps, batches, augment, hashed(keys("dropout") + step))
+    uneven = len(set(widths)) > 1 or any(
+        size % width for size, width in zip(sizes, widths, strict=True)
+    )
+    return Draws(steps, batches, augment, hashed(keys("dropout") + step), uneven)
 
 
 def _batches(

@@ -7,11 +7,15 @@ the same for one client alone and for a stack of clients. Here the mask of a uni
 
 from __future__ import annotations
 
-import copy
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+
+from srpfl.core.backbone import copied
+from srpfl.engine.attention import made_attention
+from srpfl.engine.recurrent import made_recurrent
 
 KEY = "dropout_key"
 USE = 1 << 32  # no model has so many layers
@@ -26,10 +30,10 @@ class KeyedDropout(nn.Module):
 
     dropout_key: Tensor
 
-    def __init__(self, p: float, layer: int, *, by_channel: bool = False) -> None:
+    def __init__(self, p: float, layer: int, *, channels_of: int | None = None) -> None:
         super().__init__()
-        self.p, self.layer, self.by_channel = p, layer, by_channel
-        self.uses = 0  # in this pass; whoever calls the model sets it back
+        self.p, self.layer, self.channels_of = p, layer, channels_of
+        self.uses = 0  # in this pass; the caller of the model sets it back
         self.register_buffer(KEY, torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -37,27 +41,75 @@ class KeyedDropout(nn.Module):
             return x
         place = self.layer + USE * self.uses
         self.uses += 1
-        shape = (*x.shape[:2], *[1] * (x.ndim - 2)) if self.by_channel else x.shape
-        position = torch.arange(math.prod(shape), device=x.device).reshape(shape)
-        uniform = hashed(position + hashed(self.dropout_key + place)) >> 11 & (2**53 - 1)
-        keep = uniform >= int(self.p * 2**53)
-        return torch.where(keep, x / (1 - self.p), torch.zeros_like(x))
+        return dropped(x, self.p, self.dropout_key, place, dropped_as_one(x, self.channels_of))
+
+
+def dropped(
+    x: Tensor, p: float, key: Tensor, place: int, shape: Sequence[int] | None = None
+) -> Tensor:
+    """Units of ``x`` set to zero with probability ``p``, the others scaled up. ``shape``: of the
+    mask, where several units share one."""
+    shape = x.shape if shape is None else shape
+    if p == 1:
+        return x * 0
+    position = torch.arange(math.prod(shape), device=x.device).reshape(shape)
+    uniform = hashed(position + hashed(key + place)) >> 11 & (2**53 - 1)
+    keep = uniform >= int(p * 2**53)
+    return torch.where(keep, x / (1 - p), torch.zeros_like(x))
+
+
+class NoDropout(nn.Identity):
+    """A dropout layer that drops nothing; models may ask it how much it drops."""
+
+    p = 0.0
+
+
+def dropped_as_one(x: Tensor, channels_of: int | None) -> Sequence[int]:
+    """The shape of the mask for channels with so many dimensions (None: for single units). As in
+    PyTorch, 1-D and 3-D channels may come without a batch."""
+    if channels_of is None:
+        return x.shape
+    alone = channels_of != 2 and x.ndim == channels_of + 1
+    kept = 1 if alone else 2
+    return (*x.shape[:kept], *[1] * (x.ndim - kept))
 
 
 def with_keyed_dropout(model: nn.Module) -> nn.Module:
-    """A copy of the model in which every dropout layer is keyed."""
-    model = copy.deepcopy(model)
+    """A copy of the model in which every dropout layer is keyed, that of recurrent layers and of
+    attention included."""
+    model = copied(model)
     keyed: dict[nn.Module, nn.Module] = {}  # a layer may stand at several places
     for parent in list(model.modules()):
         for name, child in list(parent._modules.items()):
             if isinstance(child, (nn.Dropout, *BY_CHANNEL)):
                 if child not in keyed:
-                    by_channel = isinstance(child, BY_CHANNEL)
-                    own = KeyedDropout(child.p, len(keyed), by_channel=by_channel)
+                    own = KeyedDropout(child.p, len(keyed), channels_of=_channels(child))
+                    own.train(child.training)
                     # One that drops nothing needs no key, and does not make features random.
-                    keyed[child] = own if child.p > 0 else nn.Identity()
+                    keyed[child] = own if child.p > 0 else NoDropout()
                 setattr(parent, name, keyed[child])
+    layers = len(keyed)
+    for module in list(model.modules()):
+        if drops_inside(module):
+            own = KeyedDropout(float(module.dropout), layers)  # type: ignore[arg-type]
+            module.keyed = own.train(module.training)
+            layers += 1
     return model
+
+
+def drops_inside(module: nn.Module) -> bool:
+    """Make a recurrent or attention layer one of ours; whether it then lacks a keyed dropout."""
+    if isinstance(module, nn.RNNBase):
+        drops = made_recurrent(module) and module.dropout > 0 and module.num_layers > 1
+    elif isinstance(module, nn.MultiheadAttention):
+        drops = module.dropout > 0 and made_attention(module)
+    else:
+        return False
+    return drops and not hasattr(module, "keyed")
+
+
+def _channels(layer: nn.Module) -> int | None:
+    return next((n for n, kind in enumerate(BY_CHANNEL, 1) if isinstance(layer, kind)), None)
 
 
 def key_names(model: nn.Module) -> list[str]:

@@ -9,14 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from srpfl.core.split import Params
+from srpfl.core.trees import Tree, mapped
 from srpfl.data.base import IntArray, Transform
-from srpfl.engine.base import Loss
 from srpfl.engine.cohort import Cohort
 from srpfl.engine.dropout import key_names
 from srpfl.engine.inputs import inputs
-from srpfl.engine.precision import Precision, called
-from srpfl.engine.steps import Problem
-from srpfl.split import Params
+from srpfl.engine.modes import set_modes
+from srpfl.engine.precision import Precision
+from srpfl.engine.steps import Objective
+from srpfl.task import Task
 
 
 class Once(NamedTuple):
@@ -36,38 +38,44 @@ class Passes:
 
     transform: Transform
     precision: Precision
-    loss: Loss
+    task: Task
     most: int
+    fixed: Params
+    drops: bool = False  # whether the model calls dropout by itself, without a layer
 
-    def inputs(self, x: Tensor, index: Tensor, moves: Tensor | None = None) -> Tensor:
+    def random(self, body: nn.Module) -> bool:
+        """Whether a body is another function in every step."""
+        return self.drops or bool(key_names(body))
+
+    def inputs(self, x: Tree, index: Tensor, moves: Tensor | None = None) -> Tree:
         """What a model sees of the samples at ``index``."""
         return inputs(self.transform, x, index, moves, self.precision)
 
-    def features_by_run(
+    def features_by_job(
         self,
         body: nn.Module,
         cohort: Cohort,
-        runs: IntArray,
+        owners: IntArray,
         index: Tensor,
         moves: Tensor | None = None,
         keys: Tensor | None = None,
         width: int = 1,
     ) -> Tensor:
-        """:meth:`features` of batches of that width, each through the body of its own run."""
+        """:meth:`features` of batches of that width, each through the body of its own job."""
         x = cohort.held.x
         if len(cohort.common) == 1:
             [common] = cohort.common.values()
             return self.features(body, common, x, index, moves, keys, width)
         index = index.reshape(-1, width)
         moves = None if moves is None else moves.reshape(-1, width, moves.shape[-1])
-        places = {int(run): np.flatnonzero(runs == run) for run in np.unique(runs)}
+        places = {int(job): np.flatnonzero(owners == job) for job in np.unique(owners)}
         parts: list[Tensor] = []
-        for run, mine in places.items():
+        for job, mine in places.items():
             some = torch.as_tensor(mine, device=index.device)
             own_moves = None if moves is None else moves[some].flatten(0, 1)
             own_keys = None if keys is None else keys[some]
             own = index[some].flatten()
-            common = cohort.common[run]
+            common = cohort.common[job]
             parts.append(self.features(body, common, x, own, own_moves, own_keys, width))
         order = np.argsort(np.concatenate(list(places.values())))
         features = torch.cat(parts)
@@ -78,7 +86,7 @@ class Passes:
         self,
         body: nn.Module,
         common: Params,
-        x: Tensor,
+        x: Tree,
         index: Tensor,
         moves: Tensor | None = None,
         keys: Tensor | None = None,
@@ -86,22 +94,28 @@ class Passes:
     ) -> Tensor:
         """What heads see of the samples at ``index``. With keys, one for each batch of that
         width, dropout is on."""
-        dropout = tuple(key_names(body)) if keys is not None else ()
-        body.train(bool(dropout))
-        problem = Problem(self.precision.lowered(called(body)), self.loss, dropout)
+        dropout = tuple(key_names(body))
+        random = keys is not None and self.random(body)
+        if random:
+            set_modes(body, (), ())
+        else:
+            body.eval()
         inside = body.state_dict().keys()
+        fixed = {name: value for name, value in self.fixed.items() if name in inside}
+        objective = Objective(self.precision.called(body, fixed), self.task, dropout)
         common = {name: value for name, value in common.items() if name in inside}
         each = max(1, self.most // width) * width
         parts: list[Tensor] = []
         with torch.no_grad():
             for start in range(0, len(index), each):
                 some = slice(start, start + each)
-                images = self.inputs(x, index[some], None if moves is None else moves[some])
-                if dropout and keys is not None:
+                chosen = self.inputs(x, index[some], None if moves is None else moves[some])
+                if random and keys is not None:
                     own = keys[start // width : (start + each) // width]
-                    batches = images.reshape(-1, width, *images.shape[1:])
-                    features = problem.outputs({}, common, batches, own).flatten(0, 1)
+                    batches = mapped(lambda t: t.reshape(-1, width, *t.shape[1:]), chosen)
+                    features, _ = objective.outputs({}, common, batches, own)
+                    features = features.flatten(0, 1)
                 else:
-                    features = problem.forward(common, images)
+                    features, _ = objective.forward(common, chosen)
                 parts.append(features)
         return torch.cat(parts)

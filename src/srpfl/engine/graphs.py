@@ -10,19 +10,19 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from srpfl.engine.steps import Batch, Carried, advance, filled, flat, take_step
-from srpfl.engine.task import Task
+from srpfl.core.split import Params
+from srpfl.engine.step_kind import StepKind
+from srpfl.engine.steps import Batch, Carried, advance, filled, flat, part_of, take_step
 from srpfl.engine.updates import update_in_place
-from srpfl.split import Params
 
 
 class CapturedSteps:
     """A fixed number of steps on fixed places in memory: inputs are copied in, results out."""
 
     def __init__(
-        self, task: Task, carried: Carried, frozen: Params, common: Params, batches: Batch
+        self, kind: StepKind, carried: Carried, frozen: Params, common: Params, batches: Batch
     ) -> None:
-        self.task = task
+        self.kind = kind
         self.carried, self.frozen, self.common, self.batches = filled(
             (carried, frozen, common, batches),
             [
@@ -44,7 +44,7 @@ class CapturedSteps:
         self._copy(flat((self.carried, self.frozen, self.common)), flat((carried, frozen, common)))
 
     def run(self, batches: Batch) -> Tensor:
-        self._copy(list(self.batches), list(batches))
+        self._copy(flat(self.batches), flat(batches))
         self.graph.replay()
         return self.losses.clone()
 
@@ -52,16 +52,17 @@ class CapturedSteps:
         return torch.stack([self._step(step) for step in range(len(self.batches.y))])
 
     def _step(self, step: int) -> Tensor:
-        task, now = self.task, self.carried
-        batch = Batch(*(tensor[step] for tensor in self.batches))
-        if task.fused:
-            losses, grads = task.problem.losses_and_gradient(
-                now.params, self.frozen, self.common, batch
+        kind, now = self.kind, self.carried
+        batch = part_of(self.batches, step)
+        if kind.fused:
+            losses, grads, statistics = kind.objective.losses_and_gradient(
+                now.params, now.statistics, self.frozen, self.common, batch
             )
-            update_in_place(task.rule, now, grads)
+            update_in_place(kind.rule, now, grads)
+            self._copy(flat(now.statistics), flat(statistics))
             return losses
-        function = advance if task.ragged else take_step
-        after, losses = function(task.problem, task.rule, now, self.frozen, self.common, batch)
+        function = advance if kind.ragged else take_step
+        after, losses = function(kind.objective, kind.rule, now, self.frozen, self.common, batch)
         self._copy(flat(now), flat(after))
         return losses
 

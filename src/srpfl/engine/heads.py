@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from srpfl.engine import kernels
-from srpfl.engine.base import cross_entropy
+from srpfl.core.backbone import copied
+from srpfl.core.rules import SGD
+from srpfl.core.split import Params
+from srpfl.core.trees import Tree
+from srpfl.engine import head_kernel, kernels
 from srpfl.engine.layers import is_plain_linear, linear, shared_elsewhere
-from srpfl.engine.precision import Forward, Precision
+from srpfl.engine.precision import Forward, Precision, called
+from srpfl.engine.step_kind import StepKind
 from srpfl.engine.steps import Batch, Carried
-from srpfl.engine.task import Task
-from srpfl.local import SGD
-from srpfl.split import Params
+from srpfl.task import Classification
 
 
 def head_module(model: nn.Module, own: Collection[str]) -> str | None:
@@ -28,10 +29,10 @@ def head_module(model: nn.Module, own: Collection[str]) -> str | None:
     return owner if owner and is_plain_linear(model.get_submodule(owner)) else None
 
 
-def without_head(model: nn.Module, head: str, probe: Tensor) -> nn.Module | None:
+def without_head(model: nn.Module, head: str, probe: Tree) -> nn.Module | None:
     """The model up to its head's inputs, or None where the head is not simply the last layer.
 
-    Tried out on a few inputs, so it holds for models of any make: the head must be called once,
+    Tried out on a few samples, so it holds for models of any make: the head must be called once,
     and what it returns must be what the model returns.
     """
     calls: list[tuple[Tensor, Tensor]] = []
@@ -39,55 +40,58 @@ def without_head(model: nn.Module, head: str, probe: Tensor) -> nn.Module | None
     def note(_module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         calls.append((inputs[0], output))
 
-    layer = model.get_submodule(head)
-    body = copy.deepcopy(model)
-    body.set_submodule(head, nn.Identity())
-    if shared_elsewhere(model, layer):
+    if shared_elsewhere(model, model.get_submodule(head)):
         return None
-    hook = layer.register_forward_hook(note)
+    body = copied(model).eval()
+    body.set_submodule(head, nn.Identity())
+    tried = copied(model).eval()
+    tried.get_submodule(head).register_forward_hook(note)
     try:
-        model.eval()
-        body.eval()
         with torch.no_grad():
-            outputs = model(probe)
-            if len(calls) != 1 or calls[0][1] is not outputs or calls[0][0].ndim != 2:
+            outputs, _ = called(tried)({}, probe)
+            if len(calls) != 1 or calls[0][1] is not outputs or calls[0][0].ndim < 2:
                 return None
-            features = body(probe)
-    finally:
-        hook.remove()
+            features, _ = called(copied(body))({}, probe)
+    except Exception:  # whatever a model's own code asks of what its head returns
+        return None
     return body if torch.equal(features, calls[0][0]) else None
 
 
-def head_forward(head: str) -> Forward:
+def head_forward(head: str, precision: Precision) -> Forward:
     """The head alone, as a function of features."""
 
-    def forward(params: Params, x: Tensor) -> Tensor:
-        return linear(x, params[f"{head}.weight"], params.get(f"{head}.bias"))
+    def forward(params: Params, x: Tree) -> tuple[Tensor, Params]:
+        names = f"{head}.weight", f"{head}.bias"
+        weight, bias = (None if (v := params.get(n)) is None else v.to(low) for n in names)
+        assert weight is not None
+        return linear(x.to(low), weight, bias).to(precision.kept), {}
 
+    low = precision.computed
     return forward
 
 
-def fits_kernel(task: Task, carried: Carried, batches: Batch, precision: Precision) -> bool:
+def fits_kernel(kind: StepKind, carried: Carried, batches: Batch, precision: Precision) -> bool:
     """Whether one kernel can take all steps of all heads: SGD on cross entropy, on a GPU."""
-    head, rule = task.problem.head, task.rule
-    if head is None or type(rule) is not SGD or task.problem.loss is not cross_entropy:
+    head, rule = kind.objective.head, kind.rule
+    if head is None or type(rule) is not SGD or type(kind.objective.task) is not Classification:
         return False
     if not (batches.x.is_cuda and kernels.available()) or precision.kept != torch.float32:
         return False
     whole = carried.params.keys() == {f"{head}.weight", f"{head}.bias"}
-    return whole and kernels.heads_fit(*carried.params[f"{head}.weight"].shape[1:])
+    plain = batches.x.ndim == 4  # steps x clients x batch x features
+    return whole and plain and head_kernel.heads_fit(*carried.params[f"{head}.weight"].shape[1:])
 
 
-def train_heads(task: Task, carried: Carried, batches: Batch, precision: Precision) -> Tensor:
+def train_heads(kind: StepKind, carried: Carried, batches: Batch, precision: Precision) -> Tensor:
     """All steps of all heads at once, in place; the losses are summed over the steps."""
-    rule, head = task.rule, task.problem.head
+    rule, head = kind.rule, kind.objective.head
     assert isinstance(rule, SGD)
     names = f"{head}.weight", f"{head}.bias"
     weight, bias = (carried.params[name] for name in names)
     speeds = None
     if rule.momentum:
         speeds = carried.moments["momentum"][names[0]], carried.moments["momentum"][names[1]]
-    losses = kernels.train_heads(
+    losses = head_kernel.train_heads(
         batches.x.contiguous(),
         batches.y.contiguous(),
         batches.weights.contiguous(),

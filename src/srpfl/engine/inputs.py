@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from srpfl.core.trees import Tree, take
 from srpfl.data.base import Transform
 from srpfl.engine import kernels
 from srpfl.engine.precision import Precision
@@ -12,13 +13,14 @@ from srpfl.engine.precision import Precision
 
 def inputs(
     transform: Transform,
-    x: Tensor,
+    x: Tree,
     index: Tensor,
     augment: Tensor | None,
     precision: Precision,
-) -> Tensor:
+) -> Tree:
     """The samples at ``index``, in one pass over memory where there is a kernel for it."""
-    images = x.is_cuda and x.dtype == torch.uint8 and x.ndim == 4
+    images = isinstance(x, Tensor) and x.is_cuda and x.dtype == torch.uint8 and x.ndim == 4
+    images = images and transform.scale
     if images and kernels.available() and precision.computed != torch.float64:
         mean, std = (
             torch.tensor(values, device=x.device).expand(x.shape[1]).contiguous()
@@ -27,9 +29,11 @@ def inputs(
         moves = None if augment is None else augment.contiguous()
         made = kernels.prepared(x, index, moves, transform.crop, mean, std, precision.computed)
         return made.permute(0, 3, 1, 2)
-    chosen = x[index]
+    chosen = take(x, index)
     if augment is not None:
         chosen = transform.augment(chosen, augment.long())
     made = transform.prepare(chosen, precision.kept)
-    # Convolutions are faster on images with their channels last, on CPUs too.
-    return made.contiguous(memory_format=torch.channels_last) if made.ndim == 4 else made
+    if isinstance(made, Tensor) and made.ndim == 4 and made.is_floating_point():
+        # Convolutions are faster on images with their channels last, on CPUs too.
+        return made.contiguous(memory_format=torch.channels_last)
+    return made

@@ -51,11 +51,11 @@ def available() -> bool:
     return triton is not None
 
 
-def _jit(function):
+def jit(function):
     return triton.jit(function) if triton is not None else function
 
 
-@_jit
+@jit
 def _forward(
     x, w, bias, out, which, M, H, W, PH, PW, stride_x,
     CI: tl.constexpr, CO: tl.constexpr, KH: tl.constexpr, WINDOW: tl.constexpr,
@@ -105,7 +105,7 @@ def _forward(
     tl.store(out + to, best.to(out.dtype.element_ty), mask=mask)
 
 
-@_jit
+@jit
 def _towards_inputs(
     grad, which, w, out, M, H, W, PH, PW,
     CI: tl.constexpr, CO: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
@@ -142,7 +142,7 @@ def _towards_inputs(
     tl.store(out + to, total.to(out.dtype.element_ty), mask=here[:, None] & wanted[None, :])
 
 
-@_jit
+@jit
 def _towards_weights(
     grad, which, x, out, M, H, W, PH, PW, per_split,
     CI: tl.constexpr, CO: tl.constexpr, KH: tl.constexpr, WINDOW: tl.constexpr,
@@ -183,7 +183,7 @@ def _towards_weights(
     tl.store(out + (to + n)[None, :] * CO + o[:, None], total, mask=mask)
 
 
-@_jit
+@jit
 def _windows(
     x, out, LENGTH, WIDTH, CI: tl.constexpr, KW: tl.constexpr, SIDE: tl.constexpr, B: tl.constexpr
 ):  # fmt: skip
@@ -195,7 +195,7 @@ def _windows(
     tl.store(out + row * LENGTH * SIDE + at, value, mask=column < LENGTH)
 
 
-@_jit
+@jit
 def _prepared(
     x, index, augment, mean, std, out, PAD,
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, MOVES: tl.constexpr, B: tl.constexpr,
@@ -216,93 +216,6 @@ def _prepared(
     value = value.to(tl.float32) / 255
     value = (value - tl.load(mean + channel)) / tl.load(std + channel)
     tl.store(out + image * (C * H * W) + at, value.to(out.dtype.element_ty), mask=wanted)
-
-
-@_jit
-def _heads(
-    x, y, shares, steps, w, bias, speed_w, speed_bias, losses, lr, momentum, decay,
-    B: tl.constexpr, F: tl.constexpr, K: tl.constexpr,
-    BB: tl.constexpr, BF: tl.constexpr, BK: tl.constexpr,
-    MOMENTUM: tl.constexpr, PRECISION: tl.constexpr, LOW: tl.constexpr,
-):  # fmt: skip
-    client = tl.program_id(0).to(tl.int64)
-    clients = tl.num_programs(0)
-    b, f, k = tl.arange(0, BB), tl.arange(0, BF), tl.arange(0, BK)
-    at = client * K * F + k[:, None] * F + f[None, :]
-    inside = (k < K)[:, None] & (f < F)[None, :]
-    low = tl.bfloat16 if LOW else tl.float32
-    weights = tl.load(w + at, mask=inside, other=0.0)
-    shift = tl.load(bias + client * K + k, mask=k < K, other=0.0)
-    if MOMENTUM:
-        pace = tl.load(speed_w + at, mask=inside, other=0.0)
-        shift_pace = tl.load(speed_bias + client * K + k, mask=k < K, other=0.0)
-    total = 0.0
-    for step in range(tl.load(steps + client)):
-        batch = (step * clients + client) * B
-        rows = batch + b
-        mask = (b < B)[:, None] & (f < F)[None, :]
-        features = tl.load(x + rows[:, None] * F + f[None, :], mask=mask, other=0.0).to(low)
-        target = tl.load(y + rows, mask=b < B, other=0)
-        share = tl.load(shares + rows, mask=b < B, other=0.0)
-        logits = tl.dot(features, tl.trans(weights.to(low)), input_precision=PRECISION)
-        logits = tl.where((k < K)[None, :], logits + shift[None, :], float("-inf"))
-        logits -= tl.max(logits, 1)[:, None]
-        odds = tl.exp(logits)
-        mass = tl.sum(odds, 1)
-        right = target[:, None] == k[None, :]
-        total += tl.sum(share * (tl.log(mass) - tl.sum(tl.where(right, logits, 0.0), 1)))
-        wrong = (odds / mass[:, None] - right.to(tl.float32)) * share[:, None]
-        grad = tl.dot(tl.trans(wrong.to(low)), features, input_precision=PRECISION)
-        grad += decay * weights
-        shift_grad = tl.sum(wrong, 0)
-        if MOMENTUM:
-            pace = momentum * pace + grad
-            shift_pace = momentum * shift_pace + shift_grad
-            weights -= lr * pace
-            shift -= lr * shift_pace
-        else:
-            weights -= lr * grad
-            shift -= lr * shift_grad
-    tl.store(w + at, weights, mask=inside)
-    tl.store(bias + client * K + k, shift, mask=k < K)
-    if MOMENTUM:
-        tl.store(speed_w + at, pace, mask=inside)
-        tl.store(speed_bias + client * K + k, shift_pace, mask=k < K)
-    tl.store(losses + client, total)
-
-
-def heads_fit(classes: int, features: int) -> bool:
-    """Whether a head and its momentum have room in one program's registers."""
-    return triton.next_power_of_2(classes) * triton.next_power_of_2(features) <= 1 << 14
-
-
-def train_heads(
-    x: Tensor,
-    y: Tensor,
-    shares: Tensor,
-    steps: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    speeds: tuple[Tensor, Tensor] | None,
-    rates: tuple[float, float, float],
-    low: bool,
-) -> Tensor:
-    """All steps of SGD on cross entropy for linear heads [clients, classes, features], in place.
-
-    Inputs are [steps, clients, batch, ...]; a client takes its first ``steps``. Returns each
-    client's sum of losses. Rates are the learning rate, momentum and weight decay.
-    """
-    _, clients, batch, features = x.shape
-    classes = weight.shape[1]
-    losses = torch.empty(clients, dtype=torch.float32, device=x.device)
-    wide, deep = _fit(classes, 1 << 14), _fit(features, 1 << 14)
-    _heads[(clients,)](
-        x, y, shares, steps, weight, bias, *(speeds or (weight, bias)), losses, *rates,
-        B=batch, F=features, K=classes, BB=_fit(batch, 1 << 10), BF=deep, BK=wide,
-        MOMENTUM=speeds is not None, PRECISION=_precision(), LOW=low,
-        num_warps=8 if wide * deep > 4096 else 4,
-    )  # fmt: skip
-    return losses
 
 
 def prepared(
@@ -348,11 +261,11 @@ def forward(
     which = torch.empty(out.shape, dtype=torch.uint8, device=x.device) if notes else None
     m = images * ph * pw
     tiles = TILES["forward", x.element_size()]
-    bn, bk = _fit(o, tiles.n), _fit(window, tiles.k)
+    bn, bk = fit(o, tiles.n), fit(window, tiles.k)
     _forward[(triton.cdiv(m, tiles.m), clients, triton.cdiv(o, bn))](
         x, w, bias, out, which if notes else out, m, height, width, ph, pw,
         images * height * width * i,
-        CI=i, CO=o, KH=kernel, WINDOW=window, BM=tiles.m, BN=bn, BK=bk, PRECISION=_precision(),
+        CI=i, CO=o, KH=kernel, WINDOW=window, BM=tiles.m, BN=bn, BK=bk, PRECISION=precision(),
         NOTES=notes, num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
     return out, which
@@ -367,11 +280,11 @@ def towards_inputs(
     out = grad.new_empty(shape)
     m = images * height * width
     tiles = TILES["inputs", grad.element_size()]
-    bn, bk = _fit(i, tiles.n), _fit(o, tiles.k)
+    bn, bk = fit(i, tiles.n), fit(o, tiles.k)
     _towards_inputs[(triton.cdiv(m, tiles.m), clients, triton.cdiv(i, bn))](
         grad, which, w, out, m, height, width, ph, pw,
         CI=i, CO=o, KH=kernel, KW=w.shape[1] // (kernel * i), BM=tiles.m, BN=bn, BK=bk,
-        PRECISION=_precision(), num_warps=tiles.warps, num_stages=tiles.stages,
+        PRECISION=precision(), num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
     return out
 
@@ -385,7 +298,7 @@ def towards_weights(
     window = shape[1] // kernel
     m = images * 4 * ph * pw
     tiles = TILES["weights", x.element_size()]
-    bm, bn = _fit(o, tiles.m), _fit(shape[1], tiles.n)
+    bm, bn = fit(o, tiles.m), fit(shape[1], tiles.n)
     assert o <= bm, "one tile holds all output channels"
     blocks = triton.cdiv(shape[1], bn)
     # Enough programs to fill the card, each with a part of the sum.
@@ -394,16 +307,16 @@ def towards_weights(
     out = torch.empty(splits, *shape, dtype=torch.float32, device=x.device)
     _towards_weights[(blocks, clients, splits)](
         grad, which, x, out, m, height, width, ph, pw, per_split,
-        CI=i, CO=o, KH=kernel, WINDOW=window, BM=bm, BN=bn, BK=tiles.k, PRECISION=_precision(),
+        CI=i, CO=o, KH=kernel, WINDOW=window, BM=bm, BN=bn, BK=tiles.k, PRECISION=precision(),
         num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
     return out.sum(0) if splits > 1 else out[0]
 
 
-def _fit(size: int, most: int) -> int:
+def fit(size: int, most: int) -> int:
     """A tile's side for that size: a power of two, and no less than the matrix units take."""
     return min(most, max(16, triton.next_power_of_2(size)))
 
 
-def _precision() -> str:
+def precision() -> str:
     return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"

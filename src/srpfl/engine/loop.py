@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
+from srpfl.core.plan import Phase, Plan
+from srpfl.core.rules import ABOUT, STEPS, Gradient, LossAndGradient, RuleState, kept, resumed
+from srpfl.core.slots import Given, Reply, Slots, Trained, about
+from srpfl.core.split import Params, combine, fixed_of
+from srpfl.core.trees import Tree, take
 from srpfl.data.base import Federated
-from srpfl.engine.base import Job, Local, Loss, Score, cross_entropy
+from srpfl.data.joined import joined
+from srpfl.engine.base import GRADIENT, Job, Local, Score, numbered_phases, seen_by_rules
+from srpfl.engine.batchnorm import with_noted_statistics
 from srpfl.engine.draws import Draws, draw
 from srpfl.engine.dropout import key_names, with_keyed_dropout
 from srpfl.engine.fit import draws_itself
-from srpfl.engine.precision import Precision, called
+from srpfl.engine.modes import set_modes
+from srpfl.engine.precision import STEP, Precision
 from srpfl.engine.store import tensors
-from srpfl.engine.threads import one_thread
-from srpfl.local import Gradient, RuleState, kept, resumed
-from srpfl.split import Params, combine
+from srpfl.engine.threads import one_thread, quiet
+from srpfl.task import Classification, Task, summed
 
 TEST_BATCH = 1000
 
@@ -31,107 +38,155 @@ class LoopEngine:
         model: nn.Module,
         data: Federated,
         *,
-        loss: Loss = cross_entropy,
+        task: Task = Classification(),
         device: str | torch.device = "cpu",
         precision: str = "float32",
     ) -> None:
         self.precision, self.device = Precision.of(precision), torch.device(device)
         self.dtype = self.precision.kept
-        self.model = with_keyed_dropout(model).to(device=self.device, dtype=self.dtype)
-        self.forward = self.precision.lowered(called(self.model))
+        net = with_noted_statistics(with_keyed_dropout(model))
+        self.model = net.to(device=self.device, dtype=self.dtype)
+        self.forward = self.precision.called(self.model, fixed_of(self.model))
         self.keys = key_names(self.model)
-        self.data, self.loss = data, loss
+        self.data, self.task = joined(data), task
         self.draws_itself = draws_itself(model, data)
 
-    def train(self, job: Job) -> list[Local]:
-        with one_thread(), self.precision.switched():
-            return [self._train(job, place) for place in range(len(job.clients))]
+    def train(self, jobs: Sequence[Job]) -> list[list[Local]]:
+        with one_thread(), self.precision.switched(), quiet():
+            return [[self._train(job, place) for place in range(len(job.clients))] for job in jobs]
 
-    def test(self, job: Job) -> list[Score]:
-        with one_thread(), self.precision.switched():
-            return [self._test(job, place) for place in range(len(job.clients))]
+    def test(self, jobs: Sequence[Job]) -> list[list[Score]]:
+        with one_thread(), self.precision.switched(), quiet():
+            return [[self._test(job, place) for place in range(len(job.clients))] for job in jobs]
 
     def _train(self, job: Job, place: int) -> Local:
-        client = job.clients[place]
-        state = self._start(job, place)
-        x, y = tensors(self.data.train(client), self.device)
-        gradient = self._full_gradient(job, state, x, y) if job.wants_gradient else None
-        loss = self._carry_out(job, client, state, x, y)
-        personal = {name: state[name] for name in job.personal[place]}
-        shared = {name: state[name] for name in job.shared}
-        return Local(client, shared, personal, loss, len(y), gradient)
+        x, y = self._samples("train", job, place)
+        given = self._given(job, place, len(y))
+        state, own = combine(given.shared, given.personal), dict(given.own)
+        gradient = self._full_gradient(job, state, x, y) if job.wants_gradient else {}
+        loss, steps = self._carry_out(job, place, given, state, own, x, y)
+        trained = Trained(
+            shared={name: state[name] for name in given.shared},
+            personal={name: state[name] for name in given.personal},
+            own=own,
+            steps=torch.tensor(float(steps), dtype=self.dtype, device=self.device),
+            gradient=gradient,
+        )
+        if job.finisher is None:
+            reply = Reply(trained.shared, trained.personal, trained.own)
+        else:
+            reply = job.finisher.finish(given, trained)
+        if gradient:
+            reply = reply._replace(sent={**reply.sent, GRADIENT: gradient})
+        return Local(job.clients[place], reply, loss, len(y))
 
     def _test(self, job: Job, place: int) -> Score:
-        client = job.clients[place]
-        state = self._start(job, place)
-        if job.plan.phases:
-            self._carry_out(job, client, state, *tensors(self.data.train(client), self.device))
-        x, y = tensors(self.data.test(client), self.device)
+        given = self._given(job, place, self.data.size(self._number(job, place)))
+        state = combine(given.shared, given.personal)
+        if any(plan.phases for plan in job.plans):
+            x, y = self._samples("train", job, place)
+            self._carry_out(job, place, given, state, {}, x, y)
+        x, y = self._samples("test", job, place)
         self.model.eval()
-        correct = 0
+        state[STEP] = y.new_zeros((), dtype=torch.int64)
+        total, weight = torch.zeros(1, dtype=torch.float64), 0.0
         with torch.no_grad():
             for start in range(0, len(y), TEST_BATCH):
                 some = slice(start, start + TEST_BATCH)
-                inputs = self.data.transform.prepare(x[some], self.dtype)
-                correct += int((self.forward(state, inputs).argmax(1) == y[some]).sum())
-        return Score(client, correct, len(y))
+                inputs = self.data.transform.prepare(take(x, some), self.dtype)
+                sums, weights = summed(self.task.score(self.forward(state, inputs)[0], y[some]))
+                total = total + sums.sum(0).cpu()
+                weight += float(weights.sum())
+        return Score(job.clients[place], tuple(total.tolist()), weight)
 
-    def _carry_out(self, job: Job, client: int, state: Params, x: Tensor, y: Tensor) -> float:
-        """Do the job's plan for one client, changing ``state``; return the last phase's loss."""
-        rule = job.plan.rule
+    def _carry_out(
+        self, job: Job, place: int, given: Given, state: Params, own: Slots, x: Tree, y: Tensor
+    ) -> tuple[float, int]:
+        """Do the job's plans for one client, changing ``state`` and its own slots; return the first
+        plan's loss and the number of steps on the model."""
+        seen = seen_by_rules(given)
+        losses: list[float] = []
+        steps = 0
+        for plan, numbers in zip(job.plans, numbered_phases(job.plans), strict=True):
+            at = state
+            if plan.slot is not None:
+                at = {**combine(given.shared, given.personal), **own[plan.slot]}
+            loss, taken, moments = self._do(job, place, plan, numbers, at, seen, x, y)
+            losses.append(loss)
+            own.update({slot: {**own[slot], **moments.get(slot, {})} for slot in plan.keeps})
+            if plan.slot is None:
+                steps += taken
+            else:
+                own[plan.slot] = {name: at[name] for name in own[plan.slot]}
+        return losses[0] if losses else 0.0, steps
+
+    def _do(
+        self,
+        job: Job,
+        place: int,
+        plan: Plan,
+        numbers: Sequence[int],
+        state: Params,
+        given: Slots,
+        x: Tree,
+        y: Tensor,
+    ) -> tuple[float, int, RuleState]:
+        """One plan, changing ``state``; the last phase's loss, the number of steps, and what the
+        rule's state is in the end."""
         optimiser: RuleState = {}
-        mean_loss = 0.0
-        for number, phase in enumerate(job.plan.phases):
-            draws = draw([job], [client], number, [len(y)], self.data.transform, self.device)
+        mean_loss, taken = 0.0, 0
+        steps = torch.tensor(float(plan.step_count(len(y))), dtype=self.dtype, device=self.device)
+        given = {**given, ABOUT: {**given[ABOUT], STEPS: steps}}
+        for number, phase in zip(numbers, plan.phases, strict=True):
+            draws = self._draws(job, place, plan, phase, number, len(y))
             trained = {n: state[n] for n, _ in self.model.named_parameters() if n in phase.trains}
-            moments = resumed(rule, optimiser, trained)
             if not trained:
                 continue
+            moments = resumed(plan.rule.start(trained, given), optimiser)
             losses: list[Tensor] = []
-            modes = Modes(self.model, phase.trains, job.shared)
+            set_modes(self.model, phase.trains, job.shared)
             for step in range(draws.steps[0]):
-                gradient = self._batch_gradient(state, x, y, draws, step, losses, modes)
-                trained, moments = rule.step(gradient, trained, moments)
+                gradient = self._batch_gradient(state, x, y, draws, step, losses)
+                trained, moments = plan.rule.step(gradient, trained, moments)
             state.update(trained)
             optimiser = kept(optimiser, moments)
+            taken += draws.steps[0]
             if losses:
                 mean_loss = float(torch.stack(losses).mean())
-        return mean_loss
+        return mean_loss, taken, optimiser
+
+    def _draws(
+        self, job: Job, place: int, plan: Plan, phase: Phase, number: int, size: int
+    ) -> Draws:
+        client = [job.clients[place]]
+        transform = self.data.transform
+        return draw([job], client, phase, number, plan.batch_size, [size], transform, self.device)
 
     def _batch_gradient(
-        self,
-        state: Params,
-        x: Tensor,
-        y: Tensor,
-        draws: Draws,
-        step: int,
-        losses: list[Tensor],
-        modes: Modes,
+        self, state: Params, x: Tree, y: Tensor, draws: Draws, step: int, losses: list[Tensor]
     ) -> Gradient:
         """The gradient function of one step's batch; its first call notes the loss."""
         picked = draws.batches[0, step]
         present = picked >= 0
         picked = picked[present]
-        images, targets = x[picked], y[picked]
+        chosen, targets = take(x, picked), y[picked]
         if draws.augment is not None:
-            chosen = draws.augment[0, step, present]
-            images = self.data.transform.augment(images, chosen.long())
-        inputs = self.data.transform.prepare(images, self.dtype)
-        modes.switch(len(targets))
-        for name in self.keys:
+            moves = draws.augment[0, step, present]
+            chosen = self.data.transform.augment(chosen, moves.long())
+        inputs = self.data.transform.prepare(chosen, self.dtype)
+        for name in (*self.keys, STEP):
             state[name] = draws.dropout[0, step]
-        first_call = True
+        noted = len(losses)
 
-        def gradient(params: Params) -> Params:
-            nonlocal first_call
+        def both(params: Params) -> tuple[Tensor, Params]:
             with self._random(draws.dropout[0, step]):
-                loss, grads = self._loss_and_gradient(state, params, inputs, targets)
-            if first_call:
+                loss, grads, statistics = self._loss_and_gradient(state, params, inputs, targets)
+            state.update(statistics)
+            if len(losses) == noted:
                 losses.append(loss)
-                first_call = False
-            return grads
+            return loss, grads
 
-        return gradient
+        return LossAndGradient(both)
 
     @contextmanager
     def _random(self, key: Tensor) -> Iterator[None]:
@@ -145,17 +200,18 @@ class LoopEngine:
             yield
 
     def _loss_and_gradient(
-        self, state: Params, params: Params, inputs: Tensor, targets: Tensor
-    ) -> tuple[Tensor, Params]:
+        self, state: Params, params: Params, inputs: Tree, targets: Tensor
+    ) -> tuple[Tensor, Params, Params]:
         leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
-        outputs = self.forward({**state, **leaves}, inputs)
-        loss = self.loss(outputs, targets).mean()
+        outputs, statistics = self.forward({**state, **leaves}, inputs)
+        loss = _mean(self.task.loss(outputs, targets))
         values = list(leaves.values())
         # What the model does not use has no gradient, and stays but for weight decay.
         grads = torch.autograd.grad(loss, values, allow_unused=True, materialize_grads=True)
-        return loss.detach(), dict(zip(leaves, grads, strict=True))
+        after = {name: value.detach() for name, value in statistics.items()}
+        return loss.detach(), dict(zip(leaves, grads, strict=True)), after
 
-    def _full_gradient(self, job: Job, state: Params, x: Tensor, y: Tensor) -> Params:
+    def _full_gradient(self, job: Job, state: Params, x: Tree, y: Tensor) -> Params:
         """The gradient of the client's mean loss at what the server sent, without dropout."""
         self.model.eval()
         names = [n for n, p in self.model.named_parameters() if p.requires_grad and n in job.shared]
@@ -163,35 +219,33 @@ class LoopEngine:
         inputs = self.data.transform.prepare(x, self.dtype)
         return self._loss_and_gradient(state, params, inputs, y)[1]
 
-    def _start(self, job: Job, place: int) -> Params:
-        # Clones, because BatchNorm writes its statistics into the tensors that it is given.
-        state = combine(job.shared, job.personal[place])
-        return {
-            name: self.precision.cast(value, self.device).clone() for name, value in state.items()
-        }
+    def _number(self, job: Job, place: int) -> int:
+        return self.data.number(job.run, job.clients[place])
+
+    def _samples(self, part: str, job: Job, place: int) -> tuple[Tree, Tensor]:
+        client = self._number(job, place)
+        samples = self.data.train(client) if part == "train" else self.data.test(client)
+        return tensors(samples, self.device)
+
+    def _given(self, job: Job, place: int, samples: int) -> Given:
+        """What the client has, on the device."""
+
+        def copied(params: Params) -> Params:
+            return {name: self.precision.cast(value, self.device) for name, value in params.items()}
+
+        given = job.given(place)
+        return Given(
+            copied(given.shared),
+            copied(given.personal),
+            {slot: copied(params) for slot, params in given.server.items()},
+            {slot: copied(params) for slot, params in given.own.items()},
+            about(job.clients[place], samples, job.round, self.dtype, self.device),
+        )
 
 
-class Modes:
-    """Training mode, except for normalisation layers that this phase does not train: a frozen
-    part keeps its running statistics too. A layer without parameters goes with its part. One sample
-    alone has no statistics, and is normalised with those so far."""
-
-    def __init__(self, model: nn.Module, trained: Collection[str], shared: Collection[str]) -> None:
-        model.train()
-        self.updated: list[nn.Module] = []
-        for name, module in model.named_modules():
-            if not isinstance(module, _NormBase):
-                continue
-            own = {f"{name}.{parameter}" for parameter, _ in module.named_parameters()}
-            if not own:
-                place = f"{name}.running_mean" in shared
-                own = {other for other in trained if (other in shared) == place}
-            if own.isdisjoint(trained) and module.track_running_stats:
-                module.eval()
-            elif module.track_running_stats:
-                self.updated.append(module)
-
-    def switch(self, samples: int) -> None:
-        """Before a step with so many samples."""
-        for module in self.updated:
-            module.train(samples > 1)
+def _mean(losses: Any) -> Tensor:
+    if isinstance(losses, tuple):
+        sums, weights = losses
+        losses = sums.sum() / weights.sum().clamp(min=1e-12)
+    mean: Tensor = losses.mean()
+    return mean

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import mmap
+import multiprocessing as mp
 import os
 import pickle
+import select
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,6 +21,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from srpfl.core.processes import ours_alone
+
+
+class Gone(Exception):
+    """The process at the other end has ended."""
+
 
 class Channel:
     """One end of a line to another process. Both ends see the same memory."""
@@ -27,17 +35,28 @@ class Channel:
         self.pipe, self.sends, self.receives = pipe, sends, receives
 
     def send(self, message: Any) -> None:
-        buffers: list[pickle.PickleBuffer] = []
-        text = io.BytesIO()
-        _Packer(text, protocol=5, buffer_callback=buffers.append).dump(message)
-        arrays = [buffer.raw() for buffer in buffers]
+        text, arrays = parted(message)
         self.sends.write(arrays)
         sizes = [array.nbytes for array in arrays]
-        self.pipe.send_bytes(pickle.dumps((text.getvalue(), sizes)))
+        packed = pickle.dumps((text, sizes))
+        try:
+            self.pipe.send_bytes(packed)
+        except OSError as error:
+            raise Gone from error
 
     def receive(self) -> Any:
-        text, sizes = pickle.loads(self.pipe.recv_bytes())
+        try:
+            packed = self.pipe.recv_bytes()
+        except (EOFError, OSError) as error:
+            raise Gone from error
+        text, sizes = pickle.loads(packed)
         return pickle.loads(text, buffers=self.receives.read(sizes))
+
+    def wait_until_gone(self) -> None:
+        """Return when the other end is closed, and not before; messages are left where they are."""
+        hung_up = select.poll()
+        hung_up.register(self.pipe.fileno(), 0)
+        hung_up.poll()
 
     def close(self) -> None:
         self.pipe.close()
@@ -45,13 +64,35 @@ class Channel:
         self.receives.close()
 
 
+def parted(
+    message: Any, packer: type[pickle.Pickler] | None = None
+) -> tuple[bytes, list[memoryview]]:
+    """A message as its text and the bytes of its tensors."""
+    buffers: list[pickle.PickleBuffer] = []
+    text = io.BytesIO()
+    (packer or _Packer)(text, protocol=5, buffer_callback=buffers.append).dump(message)
+    return text.getvalue(), [buffer.raw() for buffer in buffers]
+
+
+def line() -> tuple[Channel, Channel]:
+    """Both ends of a new line: ours, and the one for a process that is forked next."""
+    ours, theirs = mp.Pipe()
+    there, back = Memory(), Memory()
+    near = ours_alone(Channel(ours, there, back))
+    return near, Channel(theirs, back.again(), there.again())
+
+
 class Memory:
     """A file without a name that grows as needed. A message is read before the next is written,
     because each is an answer to the last."""
 
-    def __init__(self) -> None:
-        self.file = os.memfd_create("srpfl")
+    def __init__(self, file: int | None = None) -> None:
+        self.file = os.memfd_create("srpfl") if file is None else file
         self.map: mmap.mmap | None = None
+
+    def again(self) -> Memory:
+        """The same memory, to be closed apart."""
+        return Memory(os.dup(self.file))
 
     def write(self, arrays: Sequence[memoryview]) -> None:
         view = self._view(sum(array.nbytes for array in arrays))
@@ -69,7 +110,10 @@ class Memory:
         ]
 
     def close(self) -> None:
-        os.close(self.file)
+        """Once or more often: Ctrl-C can come in between."""
+        file, self.file = self.file, -1
+        if file >= 0:
+            os.close(file)
 
     def _view(self, size: int) -> NDArray[np.uint8]:
         if self.map is None or len(self.map) < size:
@@ -81,6 +125,11 @@ class Memory:
 
 class _Packer(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, Tensor):
-            return torch.from_numpy, (obj.detach().cpu().contiguous().numpy(),)
-        return NotImplemented
+        return reduced(obj)
+
+
+def reduced(obj: Any) -> Any:
+    """How a tensor is pickled; anything else in the usual way."""
+    if isinstance(obj, Tensor):
+        return torch.from_numpy, (obj.detach().cpu().contiguous().numpy(),)
+    return NotImplemented

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.overrides import TorchFunctionMode
 
+from srpfl.core.split import Params
+from srpfl.core.trees import Tree, arguments, mapped
+from srpfl.engine.batchnorm import noted, statistics_names
 from srpfl.engine.dropout import KeyedDropout
+from srpfl.engine.functions import Functions
 from srpfl.errors import unknown
-from srpfl.split import Params
 
-Forward = Callable[[Params, Tensor], Tensor]  # parameters and inputs to outputs
+STEP = "key of the step"  # under which a pass is given the key of its random choices
+# Parameters and inputs to outputs and, where layers keep statistics, their new values.
+Forward = Callable[[Params, Tree], tuple[Any, Params]]
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,21 @@ class Precision:
             raise unknown("precision", name, PRECISIONS)
         return PRECISIONS[name]
 
-    def lowered(self, forward: Forward) -> Forward:
-        """The forward pass in the numbers to compute in; outputs, and so losses, in the kept."""
+    def called(self, model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forward:
+        """The model as a function of its parameters, in the numbers to compute in; outputs, and so
+        losses, in the kept ones. ``fixed`` are the values that no caller gives."""
         if self.computed == self.kept:
-            return forward
+            return called(model, fixed)
+        exact = frozenset(statistics_names(model))  # layers count on these to be exact
 
-        def low(params: Params, x: Tensor) -> Tensor:
-            casted = {name: self._low(value) for name, value in params.items()}
-            return forward(casted, self._low(x)).to(self.kept)
+        def lowered(params: Mapping[str, Tensor]) -> Params:
+            return {n: v if n in exact else self._low(v) for n, v in params.items()}
+
+        forward = called(model, lowered(fixed or {}))
+
+        def low(params: Params, x: Tree) -> tuple[Any, Params]:
+            outputs, statistics = forward(lowered(params), mapped(self._low, x))
+            return mapped(self._kept, outputs), statistics
 
         return low
 
@@ -53,6 +64,9 @@ class Precision:
 
     def _low(self, value: Tensor) -> Tensor:
         return value.to(self.computed) if value.is_floating_point() else value
+
+    def _kept(self, value: Tensor) -> Tensor:
+        return value.to(self.kept) if value.is_floating_point() else value
 
     @contextmanager
     def switched(self) -> Iterator[None]:
@@ -74,31 +88,20 @@ PRECISIONS = {
 }
 
 
-def called(model: nn.Module) -> Forward:
-    """The model as a function of its parameters."""
+def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forward:
+    """The model as a function of its parameters and inputs: a tensor, a tuple of several, or a dict
+    of them by the names of its arguments."""
+    fixed = dict(fixed or {})
     layers = [module for module in model.modules() if isinstance(module, KeyedDropout)]
 
-    def forward(params: Params, x: Tensor) -> Tensor:
+    def forward(params: Params, x: Tree) -> tuple[Any, Params]:
         for layer in layers:
             layer.uses = 0
-        with ViewsMayCopy():
-            outputs: Tensor = functional_call(model, params, (x,))
-        return outputs
+        args, named = arguments(x)
+        given = {**fixed, **params}
+        with Functions(given.pop(STEP, None)):
+            outputs = functional_call(model, given, args, named)
+        # Models of Hugging Face return a record of all sorts of things.
+        return getattr(outputs, "logits", outputs), noted(model)
 
     return forward
-
-
-class ViewsMayCopy(TorchFunctionMode):
-    """Lets ``x.view(len(x), -1)`` take images with their channels last, which it cannot do without
-    a copy. Models are written for images with channels first."""
-
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        if func is Tensor.view and not kwargs and not isinstance(args[1], torch.dtype):
-            func = Tensor.reshape
-        return func(*args, **(kwargs or {}))

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from srpfl.core.split import Params
 from srpfl.engine.graphs import CapturedSteps
 from srpfl.engine.heads import fits_kernel, train_heads
 from srpfl.engine.precision import Precision
+from srpfl.engine.step_kind import StepKind
 from srpfl.engine.steps import (
     Batch,
     Carried,
@@ -21,55 +23,54 @@ from srpfl.engine.steps import (
     copy_all,
     filled,
     flat,
+    part_of,
     take_step,
     traced,
 )
-from srpfl.engine.task import Task
 from srpfl.engine.updates import takes_factors, update_in_place, with_factors
-from srpfl.split import Params
 
 KEPT = 64
 UNROLLED = 25  # steps in one CUDA graph, at most
 
 
 class Programs:
-    """Runs steps. A program is kept for each task and shape."""
+    """Runs steps. A program is kept for each kind and shape."""
 
     def __init__(self, device: torch.device, precision: Precision) -> None:
         self.device, self.precision = device, precision
-        # The task is kept beside its program, so that no other rule gets the same id.
-        self._kept: OrderedDict[Hashable, tuple[Any, Task]] = OrderedDict()
+        # The kind is kept beside its program, so that no other rule gets the same id.
+        self._kept: OrderedDict[Hashable, tuple[Any, StepKind]] = OrderedDict()
 
     def clear(self) -> None:
         self._kept.clear()
 
     def run(
-        self, task: Task, carried: Carried, frozen: Params, common: Params, batches: Batch
+        self, kind: StepKind, carried: Carried, frozen: Params, common: Params, batches: Batch
     ) -> Tensor:
         """Take the steps in turn, writing over ``carried``; the losses are steps x clients."""
-        if fits_kernel(task, carried, batches, self.precision):
-            return train_heads(task, carried, batches, self.precision)
+        if fits_kernel(kind, carried, batches, self.precision):
+            return train_heads(kind, carried, batches, self.precision)
         if self.device.type == "cuda":
-            return self._replay(task, carried, frozen, common, batches)
-        first = Batch(*(tensor[0] for tensor in batches))
+            return self._replay(kind, carried, frozen, common, batches)
+        first = part_of(batches, 0)
         tensors = carried, frozen, common, first
-        kind = FusedSteps if task.fused else TracedSteps
-        program = self._program(task, tensors, partial(kind, task, *tensors))
+        make = FusedSteps if kind.fused else TracedSteps
+        program = self._program(kind, tensors, partial(make, kind, *tensors))
         with torch.no_grad():
             losses: Tensor = program.run(carried, [*flat(frozen), *flat(common)], batches)
         return losses
 
     def _replay(
-        self, task: Task, carried: Carried, frozen: Params, common: Params, batches: Batch
+        self, kind: StepKind, carried: Carried, frozen: Params, common: Params, batches: Batch
     ) -> Tensor:
         steps = len(batches.y)
         size = -(-steps // -(-steps // UNROLLED))
         losses: list[Tensor] = []
         last: CapturedSteps | None = None
         for start in range(0, steps, size):
-            some = Batch(*(tensor[start : start + size] for tensor in batches))
+            some = part_of(batches, slice(start, start + size))
             tensors = carried, frozen, common, some
-            program = self._program(task, tensors, partial(CapturedSteps, task, *tensors))
+            program = self._program(kind, tensors, partial(CapturedSteps, kind, *tensors))
             if program is not last:
                 program.begin(carried if last is None else last.carried, frozen, common)
             losses.append(program.run(some))
@@ -78,13 +79,13 @@ class Programs:
         copy_all(carried, last.carried)
         return torch.cat(losses)
 
-    def _program(self, task: Task, tensors: Any, make: Callable[[], Any]) -> Any:
+    def _program(self, kind: StepKind, tensors: Any, make: Callable[[], Any]) -> Any:
         carried, frozen, common, _ = tensors
         shapes = tuple((tuple(tensor.shape), tensor.dtype) for tensor in flat(tensors))
-        names = tuple(carried.params), tuple(frozen), tuple(common)
-        key = (task.identity(), names, shapes)
+        names = tuple(carried.params), tuple(frozen), tuple(common), tuple(carried.moments)
+        key = (kind.identity(), names, shapes)
         if key not in self._kept:
-            self._kept[key] = make(), task
+            self._kept[key] = make(), kind
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
@@ -95,14 +96,14 @@ class TracedSteps:
     """Steps as a list of tensor operations, for any rule."""
 
     def __init__(
-        self, task: Task, carried: Carried, frozen: Params, common: Params, batch: Batch
+        self, kind: StepKind, carried: Carried, frozen: Params, common: Params, batch: Batch
     ) -> None:
-        step = partial(advance if task.ragged else take_step, task.problem, task.rule)
+        step = partial(advance if kind.ragged else take_step, kind.objective, kind.rule)
         self.program = called_quickly(traced(step, carried, frozen, common, batch))
 
     def run(self, carried: Carried, fixed: list[Tensor], batches: Batch) -> Tensor:
         now, losses = flat(carried), []
-        for batch in zip(*batches, strict=True):
+        for batch in zip(*flat(batches), strict=True):
             *now, loss = self.program(*now, *fixed, *batch)
             losses.append(loss)
         copy_all(carried, filled(carried, now))
@@ -113,21 +114,32 @@ class FusedSteps:
     """Gradients as a list of tensor operations, and the update in place."""
 
     def __init__(
-        self, task: Task, carried: Carried, frozen: Params, common: Params, batch: Batch
+        self, kind: StepKind, carried: Carried, frozen: Params, common: Params, batch: Batch
     ) -> None:
-        self.rule = task.rule
-        gradient = task.problem.losses_and_gradient
-        self.program = traced(gradient, carried.params, frozen, common, batch)
+        self.rule = kind.rule
+
+        def gradient(
+            params: Params, statistics: Params, frozen: Params, common: Params, batch: Batch
+        ) -> tuple[Tensor, Params, Params]:
+            losses, grads, after = kind.objective.losses_and_gradient(
+                params, statistics, frozen, common, batch
+            )
+            return losses, after, grads  # with_factors wants the gradients last
+
+        self.program = traced(gradient, carried.params, carried.statistics, frozen, common, batch)
         self.split = [False] * len(carried.params)
-        if takes_factors(task.rule):
+        if takes_factors(kind.rule):
             self.split = with_factors(self.program, len(carried.params))
         called_quickly(self.program)
 
     def run(self, carried: Carried, fixed: list[Tensor], batches: Batch) -> Tensor:
         params, losses = flat(carried.params), []
-        for batch in zip(*batches, strict=True):
-            loss, *found = self.program(*params, *fixed, *batch)
-            left = iter(found)
+        statistics = flat(carried.statistics)
+        for batch in zip(*flat(batches), strict=True):
+            loss, *found = self.program(*params, *statistics, *fixed, *batch)
+            for place, value in zip(statistics, found, strict=False):
+                place.copy_(value)
+            left = iter(found[len(statistics) :])
             grads = {
                 name: (next(left), next(left)) if split else next(left)
                 for name, split in zip(carried.params, self.split, strict=True)

@@ -23,6 +23,7 @@ class Order:
     keys: Tensor  # steps x clients
     active: Tensor  # steps x clients
     ragged: bool  # whether some client is not active in some step
+    padded: bool  # whether some client's batch is smaller than others'
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Schedule:
     weights: Tensor
     keys: Tensor
     active: Tensor
+    uneven: bool  # whether some batch is smaller than others
 
     @classmethod
     def of(cls, draws: Draws, held: Held, dtype: torch.dtype) -> Schedule:
@@ -51,6 +53,7 @@ class Schedule:
             weights=present.to(dtype) / size.clamp(min=1),
             keys=draws.dropout.T,
             active=size[..., 0] > 0,
+            uneven=draws.uneven,
         )
 
     def orders(self, first: int, last: int, most: Callable[[int], int]) -> Iterator[Order]:
@@ -65,6 +68,7 @@ class Schedule:
             halfway = sorted(self.counts[first : first + active])[active // 2]
             until = min(step + most(self.index.shape[2]), halfway)
             part = slice(step, until), slice(first, first + active)
+            ragged = min(self.counts[first : first + active]) < until
             yield Order(
                 rows=range(first, first + active),
                 index=self.index[part],
@@ -72,6 +76,7 @@ class Schedule:
                 weights=self.weights[part],
                 keys=self.keys[part],
                 active=self.active[part],
-                ragged=min(self.counts[first : first + active]) < until,
+                ragged=ragged,
+                padded=ragged or self.uneven,
             )
             step = until

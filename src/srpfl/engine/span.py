@@ -10,27 +10,28 @@ samples than a sample has numbers. The arithmetic is the same, in another order.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import operator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
+from srpfl.core.rules import SGD, HessianFreeMAML, Rule
+from srpfl.core.split import Params
+from srpfl.core.trees import Tree
 from srpfl.engine.features import Once
+from srpfl.engine.layer_graph import fixed_graph, module_of
 from srpfl.engine.layers import is_plain_linear, shared_elsewhere
 from srpfl.engine.precision import called
-from srpfl.engine.steps import Batch, Carried, Problem
-from srpfl.local import SGD, HessianFreeMAML, Rule
-from srpfl.split import Params
+from srpfl.engine.steps import Batch, Carried, Objective
 
 LINEAR = (SGD, HessianFreeMAML)  # rules that do to sums of gradients what they do to the gradients
 # Measured on CPUs: the smallest layer that gains, and the multiplications that take as long as one
 # weight's update.
 LEAST, UPDATE = 10_000, 15
 SUMS = "sums of the first layer"
-SCALES = (1.0, 100.0)  # of inputs to try a model with: large ones may be treated otherwise
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,11 @@ class FirstLayer:
     weight: str  # its name
     inputs: int
     outputs: int
-    problem: SpannedProblem
+    objective: SpannedObjective
 
     @property
     def scale(self) -> str:
-        return self.problem.scale
+        return self.objective.scale
 
     def pays(self, samples: int, steps: int, batch: int) -> bool:
         """Whether that many steps save more multiplications than entering and leaving cost."""
@@ -60,7 +61,7 @@ class FirstLayer:
 
 
 @dataclass(frozen=True)
-class SpannedProblem(Problem):
+class SpannedObjective(Objective):
     """The gradient of a stack of clients by the coefficients A and c of the first layer's weights.
 
     A sample is its row of the unit matrix, its inner products with all samples, and W₀ times it.
@@ -73,17 +74,17 @@ class SpannedProblem(Problem):
         return f"{self.weight}.scale"
 
     def losses_and_gradient(
-        self, params: Params, frozen: Params, common: Params, batch: Batch
-    ) -> tuple[Tensor, Params]:
+        self, params: Params, statistics: Params, frozen: Params, common: Params, batch: Batch
+    ) -> tuple[Tensor, Params, Params]:
         own = dict(params)
         coefficients, scale = own.pop(self.weight), own.pop(self.scale)
         samples, outputs = coefficients.shape[1:]
         chosen, products, before = torch.split(batch.x, [samples, samples, outputs], 2)
         own[SUMS] = torch.baddbmm(before * scale, products, coefficients)
-        losses, grads = super().losses_and_gradient(own, frozen, common, batch)
+        losses, grads, after = super().losses_and_gradient(own, statistics, frozen, common, batch)
         grads[self.weight] = torch.bmm(chosen.mT, grads.pop(SUMS))
         grads[self.scale] = torch.zeros_like(scale)
-        return losses, {name: grads[name] for name in params}
+        return losses, {name: grads[name] for name in params}, after
 
 
 class Span(NamedTuple):
@@ -92,7 +93,7 @@ class Span(NamedTuple):
     first: FirstLayer
     x: Tensor  # clients x samples x inputs, zeros where a client has no more
     weight: Tensor  # clients x outputs x inputs: W₀
-    once: Once  # what :class:`SpannedProblem` sees of the samples
+    once: Once  # what :class:`SpannedObjective` sees of the samples
 
     @classmethod
     def of(
@@ -150,93 +151,80 @@ def padded(samples: int) -> int:
     return -(-samples // step) * step
 
 
-def first_layer(model: nn.Module, problem: Problem, like: Tensor) -> FirstLayer | None:
+def first_layer(model: nn.Module, objective: Objective) -> FirstLayer | None:
     """The model's first layer, or None where it does not begin with a linear one."""
-    model.train()
-    name, *others = {_first_linear(model, like, scale) for scale in SCALES}
-    if name is None or others:
+    name = _first_linear(model)
+    if name is None:
         return None
     layer = model.get_submodule(name)
     assert isinstance(layer, nn.Linear)
-    rest = copy.deepcopy(model)
+    rest = copy.deepcopy(model).train()
     rest.set_submodule(name, _Shift(layer.bias))
     forward = called(rest)
 
-    def from_sums(params: Params, _x: Tensor) -> Tensor:
+    def from_sums(params: Params, _x: Tree) -> tuple[Tensor, Params]:
         params = dict(params)
         return forward(params, params.pop(SUMS))
 
     weight = f"{name}.weight"
-    spanned = SpannedProblem(from_sums, problem.loss, problem.keys, weight=weight)
+    spanned = SpannedObjective(from_sums, objective.task, objective.keys, weight=weight)
     return FirstLayer(weight, layer.in_features, layer.out_features, spanned)
 
 
-def _first_linear(model: nn.Module, like: Tensor, scale: float) -> str | None:
-    """The name of the linear layer that the model begins with, if it does.
-
-    Tried out on a few inputs of that shape, so it holds for models of any make: the layer must see
-    the inputs as they are, and the model must do nothing else with them. Inputs and parameters are
-    random, because zeros, which many models begin with, would hide what they are multiplied with.
-    """
-    random = torch.Generator().manual_seed(0)
-
-    def drawn(like: Tensor) -> Tensor:
-        return torch.randn(like.shape, generator=random).to(like)
-
-    params = {name: drawn(value) / 10 for name, value in model.named_parameters()}
-    probe = scale * drawn(like)
-    try:
-        outputs, calls = _calls(model, params, probe.clone())
-    except Exception:  # the model does not take any numbers
+def _first_linear(model: nn.Module) -> str | None:
+    """The name of the linear layer that the model begins with, if it does: the layer must see the
+    flat inputs as they are, and nothing else may see them. Read from the model's code."""
+    graph = fixed_graph(model)
+    if graph is None:
         return None
-    seen = [call for call in calls if not isinstance(call.module, nn.Flatten | nn.Identity)]
-    if not seen or not is_plain_linear(seen[0].module) or shared_elsewhere(model, seen[0].module):
+    given = [node for node in graph.nodes if node.op == "placeholder"]
+    if len(given) != 1:
         return None
-    layer, x, sums = seen[0]
-    name = next(name for name, module in model.named_modules() if module is layer)
-    alone = sum(call.module is layer for call in calls) == 1
-    raw = isinstance(x, Tensor) and torch.equal(x, probe.flatten(1))
-    whole = name and alone and raw and _is_all(model, name, params, sums, outputs)
-    return name if whole else None
+    node, target = given[0], None
+    while target is None:
+        users = [user for user in node.users if not _asks_for_size(user)]
+        if len(users) != 1:
+            return None
+        (user,) = users
+        module = module_of(user, model)
+        if module is not None and is_plain_linear(module) and user.args == (node,):
+            target = str(user.target)
+        elif not _flattens(user, model):
+            return None
+        node = user
+    layer = model.get_submodule(target)
+    calls = [n for n in graph.nodes if module_of(n, model) is layer]
+    read = any(n.op == "get_attr" and str(n.target).startswith(f"{target}.") for n in graph.nodes)
+    return None if len(calls) != 1 or read or shared_elsewhere(model, layer) else target
 
 
-class _Call(NamedTuple):
-    module: nn.Module
-    x: Any  # the first of its inputs, if there are any
-    output: Any
+def _flattens(node: fx.Node, model: nn.Module) -> bool:
+    """Whether a node makes rows of samples, and leaves rows as they are."""
+    module = module_of(node, model)
+    if module is not None:
+        rows = isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1)
+        return rows or type(module) is nn.Identity
+    rest = (*node.args[1:], *node.kwargs.values())
+    if node.target in (torch.flatten, "flatten"):
+        return rest in ((1,), (1, -1))
+    if node.target in ("view", "reshape", torch.reshape):
+        sizes = rest[0] if len(rest) == 1 and isinstance(rest[0], tuple | list) else rest
+        return len(sizes) == 2 and bool(sizes[1] == -1) and _is_batch_size(sizes[0])
+    return False
 
 
-def _calls(model: nn.Module, params: Params, x: Tensor) -> tuple[Tensor, list[_Call]]:
-    """The outputs of a model, and the calls of the layers that led to them."""
-    calls: list[_Call] = []
-
-    def note(module: nn.Module, inputs: Sequence[Any], output: Any) -> None:
-        x = inputs[0] if inputs else None
-        # As they are now: what comes later may write over them.
-        calls.append(
-            _Call(module, *(v.clone() if isinstance(v, Tensor) else v for v in (x, output)))
-        )
-
-    leaves = [module for module in model.modules() if not list(module.children())]
-    hooks = [leaf.register_forward_hook(note) for leaf in leaves]
-    try:
-        with torch.no_grad():
-            return called(model)(params, x), calls
-    finally:
-        for hook in hooks:
-            hook.remove()
+def _asks_for_size(node: fx.Node) -> bool:
+    shape = node.target is getattr and node.args[1:] == ("shape",)
+    return node.target in ("size", len) or shape
 
 
-def _is_all(model: nn.Module, layer: str, params: Params, sums: Tensor, outputs: Tensor) -> bool:
-    """Whether the model sees nothing of its inputs but that layer's sums."""
-    rest = copy.deepcopy(model)
-    rest.set_submodule(layer, nn.Identity())
-    others = {n: v for n, v in params.items() if n.rpartition(".")[0] != layer}
-    try:
-        with torch.no_grad():
-            return torch.equal(called(rest)(others, sums.clone()), outputs)
-    except Exception:  # it asks for inputs of another shape, in whatever way
+def _is_batch_size(node: Any) -> bool:
+    if not isinstance(node, fx.Node):
         return False
+    if node.target is operator.getitem:
+        sizes, place = node.args
+        return bool(place == 0) and isinstance(sizes, fx.Node) and _asks_for_size(sizes)
+    return node.target is len or (node.target == "size" and node.args[1:] == (0,))
 
 
 class _Shift(nn.Module):

@@ -2,58 +2,119 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
+from collections.abc import Iterable
+from typing import Any
 
+import torch
+from torch import Tensor, nn
+
+from srpfl.core.rules import SGD, Rule
+from srpfl.core.split import Params, state_of, trainable
+from srpfl.core.trees import gathered
 from srpfl.data.base import Federated
-from srpfl.engine.base import cross_entropy
+from srpfl.engine.batchnorm import present_names, statistics_names
 from srpfl.engine.dropout import key_names
-from srpfl.engine.fit import draws_itself, probe, ready
+from srpfl.engine.fit import draws_itself, probe, ready, reason
+from srpfl.engine.hugging_face import let_masks_be_stacked
 from srpfl.engine.layers import with_stackable_layers
+from srpfl.engine.modes import set_modes
 from srpfl.engine.precision import called
-from srpfl.engine.steps import Batch, Problem
+from srpfl.engine.steps import Batch, Carried, Objective, step_of_each, take_step
 from srpfl.engine.threads import one_thread
 from srpfl.errors import ConfigError
-from srpfl.split import state_of
+from srpfl.task import Task
 
 
-def check_stackable(model: nn.Module, data: Federated) -> None:
-    """Refuse a model that cannot be trained as a stack of clients."""
-    # Statistics over a batch would mix padding, and a stack of clients has no place for them.
-    for name, module in model.named_modules():
-        if isinstance(module, _NormBase) and (
-            module.track_running_stats or "BatchNorm" in type(module).__name__
-        ):
-            raise ConfigError(
-                f"the vectorised engine cannot train '{name}' ({type(module).__name__}): its "
-                "statistics run over a batch; use engine='loop' or 'workers', or GroupNorm instead"
-            )
+def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
+    """Refuse a model that cannot be trained as a stack of clients. It is tried out with a step of
+    two clients, with a real sample, on a copy."""
     if draws_itself(model, data):
         raise ConfigError(
-            "the vectorised engine cannot train a model that draws random numbers by itself "
-            "(F.dropout, the dropout of a recurrent layer): use engine='loop' or 'workers', or "
-            "nn.Dropout layers instead"
+            "the vectorised engine cannot train a model that draws random numbers by itself: use "
+            "engine='loop' or 'workers'"
         )
-    # Anything else shows when a step of two clients is tried.
+    let_masks_be_stacked()
     net, two = with_stackable_layers(ready(model)), probe(data)
-    problem = Problem(called(net), cross_entropy, tuple(key_names(net)))
-    own = {n: v.detach().expand(2, *v.shape) for n, v in net.named_parameters() if v.requires_grad}
-    rest = {name: value for name, value in state_of(net).items() if name not in own}
+    updated = set_modes(net, [name for name, _ in net.named_parameters()], ())
+    names = [name for name in statistics_names(net) if name.rpartition(".")[0] in updated]
+    state = {name: value.expand(2, *value.shape) for name, value in state_of(net).items()}
+    own = {name: state.pop(name) for name in trainable(net)}
+    carried = Carried(own, {}, {name: state.pop(name) for name in names})
+    keys, present = tuple(key_names(net)), tuple(present_names(net))
+    objective = Objective(called(net), task, keys, present, tuple(names))
+    x, y = gathered(torch.stack, [tuple(two), tuple(two)])
     none = torch.zeros(2, dtype=torch.int64)
-    batch = Batch(
-        x=torch.stack([two, two]),
-        y=none[:, None].expand(2, 2),
-        weights=torch.full((2, 2), 0.5),
-        keys=none,
-        active=none == 0,
-    )
+    batch = Batch(x, y, torch.full((2, 2), 0.5), none, none == 0)
+    at = _Entered(net)
     try:
         with one_thread():
-            problem.losses_and_gradient(own, {}, rest, batch)
+            take_step(objective, SGD(), carried, state, {}, batch)
     except Exception as error:  # whatever PyTorch cannot do with the model
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(
-            f"the vectorised engine cannot train this model ({reason}): use engine='loop' or "
-            "'workers'"
+            f"the vectorised engine cannot train {at.described()} as a stack of clients "
+            f"({reason(error)}): use engine='loop' or 'workers'"
         ) from error
+
+
+class _Entered:
+    """The layer that a model was in last, to name the one that failed."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.name, self.kind = "", ""
+        for name, module in model.named_modules():
+            if name and not list(module.children()):
+                module.register_forward_pre_hook(self._noting(name))
+
+    def _noting(self, name: str) -> Any:
+        def note(module: nn.Module, _inputs: Any) -> None:
+            kinds = [k for k in type(module).__mro__ if k.__module__.startswith("torch.nn")]
+            self.name, self.kind = name, (kinds or [type(module)])[0].__name__
+
+        return note
+
+    def described(self) -> str:
+        return f"'{self.name}' ({self.kind})" if self.name else "this model"
+
+
+class _Anything(dict[str, Any]):
+    """Slots of any name, with the tensors of parameters, and others of any name."""
+
+    def __init__(self, usual: Any, known: Params | None = None) -> None:
+        super().__init__(known or {})
+        self.usual = usual
+
+    def __missing__(self, name: str) -> Any:
+        return self.usual
+
+
+_mapped: dict[str, str | None] = {}  # by rule: why it cannot be mapped over clients, if it cannot
+
+
+def check_rule(rule: Rule, names: Iterable[str] = ("layer.weight", "layer.bias")) -> None:
+    """Refuse a rule that cannot be carried out for a stack of clients: one that branches on values,
+    or writes to what it is given."""
+    key = f"{type(rule).__module__}.{rule!r}"
+    if key not in _mapped:
+        _mapped[key] = _why_not(rule, names)
+    if _mapped[key] is not None:
+        raise ConfigError(
+            f"the rule {type(rule).__name__} cannot be carried out for a stack of clients "
+            f"({_mapped[key]}): use engine='loop' or 'workers'"
+        )
+
+
+def _why_not(rule: Rule, names: Iterable[str]) -> str | None:
+    params = {name: torch.ones(2, 1, 1) for name in names}
+
+    def gradients(at: Params) -> tuple[Tensor, Params]:
+        return torch.ones(2), {name: value.clone() for name, value in at.items()}
+
+    def start(params: Params) -> Any:
+        return rule.start(params, _Anything(_Anything(torch.ones(()), params)))
+
+    try:
+        moments = torch.vmap(start)(params)
+        step_of_each(rule, gradients, params, moments)
+    except Exception as error:
+        return reason(error)
+    return None

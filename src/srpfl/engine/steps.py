@@ -1,6 +1,6 @@
 """One step of a stack of clients, written down once as plain tensor operations.
 
-A step is a forward pass under ``torch.vmap``, a gradient, and a rule. Doing these anew for every
+A step is a forward pass under ``torch.vmap``, a gradient, and a rule. Doing these again for every
 step costs more than the arithmetic when models are small, so the step is traced: what remains is a
 list of tensor operations without dispatch through vmap and autograd. The list can be run as it is,
 compiled, or captured in a CUDA graph.
@@ -16,10 +16,12 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from srpfl.engine.base import Loss
-from srpfl.engine.precision import Forward
-from srpfl.local import Rule, RuleState
-from srpfl.split import Params
+from srpfl.core.rules import LossAndGradient, Rule, RuleState
+from srpfl.core.slots import Slots
+from srpfl.core.split import Params
+from srpfl.core.trees import Tree, mapped
+from srpfl.engine.precision import STEP, Forward
+from srpfl.task.base import Losses, Task
 
 aten = torch.ops.aten
 # The same operations by functions that are quicker to call from Python.
@@ -40,47 +42,17 @@ QUICKER: dict[Any, Callable[..., Any]] = {
 }
 
 
+LossesAndGradients = Callable[[Params], tuple[Tensor, Params]]  # of each client of a stack
+
+
 class Batch(NamedTuple):
     """What a stack of clients sees in one step."""
 
-    x: Tensor  # clients x batch x ...
-    y: Tensor  # clients x batch
+    x: Tree  # clients x batch x ...
+    y: Tensor  # clients x batch x ...
     weights: Tensor  # clients x batch: one over the size of the client's batch, 0 for padding
     keys: Tensor  # clients: of the dropout masks
     active: Tensor  # clients: whether this one takes the step at all
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A gradient for a stack of clients. ``forward`` is for one client."""
-
-    forward: Forward
-    loss: Loss
-    keys: tuple[str, ...] = ()  # names under which the model takes its dropout keys
-    head: str | None = None  # the name of the linear layer that all of the problem is, if it is one
-
-    def outputs(self, stack: Params, common: Params, x: Tensor, keys: Tensor) -> Tensor:
-        """Outputs of each client of the stack on its own inputs."""
-
-        def one(own: Params, x: Tensor, key: Tensor) -> Tensor:
-            return self.forward({**common, **own, **dict.fromkeys(self.keys, key)}, x)
-
-        outputs: Tensor = torch.vmap(one)(stack, x, keys)
-        return outputs
-
-    def losses_and_gradient(
-        self, params: Params, frozen: Params, common: Params, batch: Batch
-    ) -> tuple[Tensor, Params]:
-        """Each client's loss, and its gradient by the parameters in ``params``."""
-        leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
-        outputs = self.outputs({**frozen, **leaves}, common, batch.x, batch.keys)
-        each = self.loss(outputs.flatten(0, 1), batch.y.flatten()).reshape(batch.weights.shape)
-        losses = (each * batch.weights).sum(1)
-        # Clients share no parameters here, so the gradient of the sum is each client's own.
-        # What the model does not use has none; zeros stand for it.
-        values = list(leaves.values())
-        grads = torch.autograd.grad(losses.sum(), values, allow_unused=True, materialize_grads=True)
-        return losses.detach(), dict(zip(leaves, grads, strict=True))
 
 
 class Carried(NamedTuple):
@@ -88,25 +60,139 @@ class Carried(NamedTuple):
 
     params: Params
     moments: RuleState
+    statistics: Params = {}  # noqa: RUF012 - running ones, of normalisation layers
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A gradient for a stack of clients. ``forward`` is for one client."""
+
+    forward: Forward
+    task: Task
+    keys: tuple[str, ...] = ()  # names under which the model takes its dropout keys
+    present: tuple[str, ...] = ()  # names under which it is told which samples are no padding
+    updates: tuple[str, ...] = ()  # the statistics that change
+    head: str | None = None  # the linear layer that all of the objective is, if it is one
+
+    def outputs(
+        self, stack: Params, common: Params, x: Tree, keys: Tensor, weights: Tensor | None = None
+    ) -> tuple[Any, Params]:
+        """Outputs of each client of the stack on its own inputs, and its new statistics."""
+
+        def one(own: Params, x: Tree, key: Tensor, *there: Tensor) -> tuple[Any, Params]:
+            told = dict.fromkeys((*self.keys, STEP), key)
+            if there:
+                told |= dict.fromkeys(self.present, there[0])
+            outputs, statistics = self.forward({**common, **own, **told}, x)
+            return outputs, {name: statistics[name] for name in self.updates}
+
+        there = () if weights is None or not self.present else (weights > 0,)
+        found: tuple[Any, Params] = torch.vmap(one)(stack, x, keys, *there)
+        return found
+
+    def losses_and_gradient(
+        self, params: Params, statistics: Params, frozen: Params, common: Params, batch: Batch
+    ) -> tuple[Tensor, Params, Params]:
+        """Each client's loss, its gradient by the parameters in ``params``, its statistics."""
+        leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+        own = {**frozen, **statistics, **leaves}
+        outputs, after = self.outputs(own, common, batch.x, batch.keys, batch.weights)
+        flat = mapped(lambda tensor: tensor.flatten(0, 1), outputs)
+        losses = _by_client(self.task.loss(flat, batch.y.flatten(0, 1)), batch.weights)
+        # Clients share no parameters here, so the gradient of the sum is each client's own.
+        # What the model does not use has none; zeros stand for it.
+        values = list(leaves.values())
+        grads = torch.autograd.grad(losses.sum(), values, allow_unused=True, materialize_grads=True)
+        after = {name: value.detach() for name, value in after.items()}
+        return losses.detach(), dict(zip(leaves, grads, strict=True)), after
+
+
+def _by_client(each: Losses, weights: Tensor) -> Tensor:
+    """Every client's mean loss, from those of all samples."""
+    if not isinstance(each, tuple):
+        return (each.reshape(weights.shape) * weights).sum(1)
+    there = weights > 0
+    sums, parts = (torch.where(there, part.reshape(weights.shape), 0) for part in each)
+    return sums.sum(1) / parts.sum(1).clamp(min=1e-12)
 
 
 def take_step(
-    problem: Problem, rule: Rule, carried: Carried, frozen: Params, common: Params, batch: Batch
+    objective: Objective, rule: Rule, carried: Carried, frozen: Params, common: Params, batch: Batch
 ) -> tuple[Carried, Tensor]:
     """One step of every client that is still active, and the losses before it."""
     noted: list[Tensor] = []
+    statistics = carried.statistics
 
-    def gradient(params: Params) -> Params:
-        losses, grads = problem.losses_and_gradient(params, frozen, common, batch)
+    def gradients(params: Params) -> tuple[Tensor, Params]:
+        nonlocal statistics
+        losses, grads, statistics = objective.losses_and_gradient(
+            params, statistics, frozen, common, batch
+        )
         noted.append(losses)
-        return grads
+        return losses, grads
 
-    params, moments = rule.step(gradient, carried.params, carried.moments)
-    return Carried(params, moments), noted[0]
+    params, moments = step_of_each(rule, gradients, carried.params, carried.moments)
+    return Carried(params, moments, statistics), noted[0]
+
+
+def step_of_each(
+    rule: Rule, gradients: LossesAndGradients, params: Params, moments: RuleState
+) -> tuple[Params, RuleState]:
+    """A rule's step for a stack of clients. The rule sees one client; only its gradient is that of
+    all of them at once."""
+
+    def one(params: Params, moments: RuleState) -> tuple[Params, RuleState]:
+        def both(at: Params) -> tuple[Tensor, Params]:
+            loss, *found = _OfAll.apply(gradients, tuple(at), *at.values())  # type: ignore[no-untyped-call]
+            return loss, dict(zip(at, found, strict=True))
+
+        return rule.step(LossAndGradient(both), params, moments)
+
+    stepped: tuple[Params, RuleState] = torch.vmap(one)(params, moments)
+    return stepped
+
+
+class _OfAll(torch.autograd.Function):
+    """The way out of ``vmap``: what one client asks for is computed for the whole stack."""
+
+    @staticmethod
+    def forward(gradients: LossesAndGradients, names: tuple[str, ...], *values: Tensor) -> Any:
+        raise AssertionError("a stack's gradient is asked for under vmap only")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        gradients: LossesAndGradients,
+        names: tuple[str, ...],
+        *values: Tensor,
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        rows = info.batch_size
+        stack = {
+            name: value.expand(rows, *value.shape) if at is None else value.movedim(at, 0)
+            for name, value, at in zip(names, values, in_dims[2:], strict=True)
+        }
+        losses, grads = gradients(stack)
+        return (losses, *(grads[name] for name in names)), (0,) * (1 + len(names))
+
+
+def start_of_each(rule: Rule, params: Params, common: Slots, own: Slots) -> RuleState:
+    """A rule's state for a stack of clients before the first step: ``common`` slots are the same
+    for all of them, ``own`` ones have a row for each."""
+
+    def one(params: Params, own: Slots) -> RuleState:
+        return rule.start(params, {**common, **own})
+
+    started: RuleState = torch.vmap(one)(params, own)
+    return started
 
 
 def only_active(active: Tensor, after: Carried, before: Carried) -> Carried:
-    """Clients whose work is over keep their parameters and their optimiser's state."""
+    """Clients whose work is over keep what they have."""
 
     def keep(new: Params, old: Params) -> Params:
         return {
@@ -115,14 +201,15 @@ def only_active(active: Tensor, after: Carried, before: Carried) -> Carried:
         }
 
     moments = {slot: keep(new, before.moments[slot]) for slot, new in after.moments.items()}
-    return Carried(keep(after.params, before.params), moments)
+    statistics = keep(after.statistics, before.statistics)
+    return Carried(keep(after.params, before.params), moments, statistics)
 
 
 def advance(
-    problem: Problem, rule: Rule, now: Carried, frozen: Params, common: Params, batch: Batch
+    objective: Objective, rule: Rule, now: Carried, frozen: Params, common: Params, batch: Batch
 ) -> tuple[Carried, Tensor]:
     """:func:`take_step` for a stack in which some clients may be through."""
-    after, losses = take_step(problem, rule, now, frozen, common, batch)
+    after, losses = take_step(objective, rule, now, frozen, common, batch)
     return only_active(batch.active, after, now), losses
 
 
@@ -162,6 +249,11 @@ def room_for(carried: Carried) -> Carried:
     """Memory of its own for all of it: a stack may be one tensor seen many times."""
     rooms = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in flat(carried)]
     return filled(carried, rooms)  # type: ignore[no-any-return]
+
+
+def part_of(tree: Any, index: Any) -> Any:
+    """The same nesting, of a part of each tensor."""
+    return filled(tree, [tensor[index] for tensor in flat(tree)])
 
 
 def copy_all(to: Carried, given: Carried) -> None:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from srpfl.core.trees import Tree, gathered, leaves, mapped
 from srpfl.data.base import Federated, IntArray, Samples
 
 Part = Literal["train", "test"]
+Pair = tuple[Tree, Tensor]  # inputs and labels
 
 
 class Held(NamedTuple):
     """The samples of several clients, one client after another."""
 
-    x: Tensor
+    x: Tree
     y: Tensor
     sizes: IntArray
 
@@ -34,9 +36,9 @@ class Store:
         self.data, self.device = data, device
         self.budget = default_budget(device) if budget is None else budget
         self.used = 0
-        self._kept: OrderedDict[tuple[Part, int], tuple[Tensor, Tensor]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Part, int], Pair] = OrderedDict()
 
-    def get(self, part: Part, client: int) -> tuple[Tensor, Tensor]:
+    def get(self, part: Part, client: int) -> Pair:
         key = (part, client)
         found = self._kept.get(key)
         if found is None:
@@ -51,14 +53,20 @@ class Store:
 
     def hold(self, part: Part, clients: Sequence[int]) -> Held:
         pairs = [self.get(part, client) for client in clients]
-        x, y = (torch.cat(tensors) for tensors in zip(*pairs, strict=True))
+        x, y = gathered(torch.cat, pairs)
         return Held(x, y, np.array([len(y) for _, y in pairs], dtype=np.int64))
 
 
-def tensors(samples: Samples, device: torch.device) -> tuple[Tensor, Tensor]:
+def tensors(samples: Samples, device: torch.device) -> Pair:
+    """Samples on the device. Types stay as they are, but for the whole numbers of labels, which
+    PyTorch's losses want long."""
+    x, y = mapped(lambda array: _tensor(array, device), tuple(samples))
+    return x, y if y.is_floating_point() else y.long()
+
+
+def _tensor(array: Any, device: torch.device) -> Tensor:
     # PyTorch warns of arrays that it may not write to, such as memory-mapped ones.
-    x, y = (a if a.flags.writeable else a.copy() for a in (samples.x, samples.y))
-    return torch.from_numpy(x).to(device), torch.from_numpy(y).to(device, torch.int64)
+    return torch.from_numpy(array if array.flags.writeable else array.copy()).to(device)
 
 
 def default_budget(device: torch.device) -> int:
@@ -67,5 +75,5 @@ def default_budget(device: torch.device) -> int:
     return 1 << 29
 
 
-def _bytes(pair: tuple[Tensor, Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in pair)
+def _bytes(pair: Pair) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in leaves(pair))

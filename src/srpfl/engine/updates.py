@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, fx
 
+from srpfl.core.rules import SGD, Rule, is_bias
 from srpfl.engine.steps import Carried
-from srpfl.local import SGD, Rule, is_bias
 
 Factors = tuple[Tensor, Tensor]  # of a gradient: the batched matrix product of the two
 

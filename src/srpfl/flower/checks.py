@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import median_low
 from typing import Any
 
-import numpy as np
-import torch
-from flwr.app import Array, RecordDict
+from flwr.app import RecordDict
 
+from srpfl.core.slots import unpacked
+from srpfl.core.split import Params
 from srpfl.engine.base import Score
-from srpfl.rounds import Answer, Request
-from srpfl.split import Params
+from srpfl.errors import shown
+from srpfl.flower.npy import Unreadable, tensor
+from srpfl.flower.texts import harmless
+from srpfl.flower.wire import PROTOCOL
+from srpfl.loop.rounds import EXPLODED, Request
+from srpfl.participation.base import Answer
+from srpfl.task import Task
 
-HEADER = 4096  # bytes that NumPy's format may add to an array's own
+NAME = 100  # characters of a client's name
+MANY = 10_000  # clients of one node
+MOST = 1 << 40  # samples of one client
 
 
 class Refused(Exception):
@@ -26,87 +34,158 @@ class GaveUp(Exception):
     """The client stopped by itself, because its time was up."""
 
 
-def values_of(content: RecordDict, *, client: int, round: int) -> Mapping[str, Any]:
+@dataclass(frozen=True)
+class Sizes:
+    """How many samples a client has, as it said when it joined."""
+
+    train: int
+    test: int
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a node says of itself: its clients by name, and the version of srpfl that it has."""
+
+    clients: dict[str, Sizes]
+    version: str
+
+
+def read_introduction(content: RecordDict | None, model: str) -> Introduction:
+    """Who a node is, if it can take part: ``model`` is the fingerprint of what travels."""
+    values = _values(content)
+    if isinstance(said := values.get("refusal"), str) and said:
+        raise Refused(f"it says: {harmless(said)}")
+    names = values.get("names")
+    if not isinstance(names, list) or not 0 < len(names) <= MANY:
+        raise Refused("it does not say who it is")
+    version = harmless(values.get("version", "an older version"), 40)
+    if values.get("protocol") != PROTOCOL:
+        raise Refused(f"it speaks another protocol (srpfl {version}): install the server's version")
+    if values.get("model") != model:
+        if str(values.get("model")).split("/")[0] == model.split("/")[0]:
+            raise Refused(
+                "its frozen weights are not the server's: load the same pretrained model there"
+            )
+        raise Refused(
+            f"it has another model or algorithm than the server (srpfl {version}): what travels "
+            "must have the same names, shapes and types on both sides"
+        )
+    if any(type(name) is not str or not 0 < len(name) <= NAME for name in names):
+        raise Refused(f"a name of a client must be a text of 1 to {NAME} characters")
+    if len(set(names)) < len(names):
+        raise Refused("it names a client twice")
+    train, test = values.get("train"), values.get("test")
+    for counts in (train, test):
+        if not isinstance(counts, list) or len(counts) != len(names):
+            raise Refused("it does not say how many samples its clients have")
+        if any(type(count) is not int or not 0 <= count <= MOST for count in counts):
+            raise Refused(f"it claims {shown(counts)} samples")
+    pairs = map(Sizes, train, test)  # type: ignore[arg-type]
+    return Introduction(dict(zip(names, pairs, strict=True)), version)
+
+
+def values_of(content: RecordDict | None, *, client: int, round: int) -> Mapping[str, Any]:
     """The numbers of an answer, if it is one to the question."""
-    values = content.config_records.get("answer")
-    if values is None:
-        raise Refused("it holds no answer")
-    if values.get("client") != client:
-        raise Refused(f"it speaks for client {values.get('client')!r}")
-    if values.get("round") != round:
-        raise Refused(f"it is for round {values.get('round')!r} and not for {round}")
+    values = _values(content)
+    for name, wanted in (("client", client), ("round", round)):
+        said = values.get(name)
+        if type(said) is not int or said != wanted:
+            raise Refused(f"it is for {name} {shown(said)} and not for {wanted}")
     if values.get("status") == "gave up":
         raise GaveUp
-    return dict(values)
+    return values
 
 
-def read_answer(content: RecordDict, request: Request, *, client: int, time: float) -> Answer:
-    """A training answer, if everything in it is as it should be."""
+def _values(content: RecordDict | None) -> dict[str, Any]:
+    found = None if content is None else content.config_records.get("answer")
+    if found is None:
+        raise Refused("it holds no answer")
+    return dict(found)
+
+
+def read_answer(
+    content: RecordDict | None,
+    request: Request,
+    like: Params,
+    *,
+    client: int,
+    time: float,
+    most: int = MOST,
+) -> Answer:
+    """A training answer, if everything in it is as it should be: ``like`` is what it holds, and
+    ``most`` the samples that the client has."""
     values = values_of(content, client=client, round=request.round)
     loss, samples = values.get("loss"), values.get("samples")
-    if not isinstance(loss, float) or not math.isfinite(loss):
-        raise Refused(f"its loss is {loss}")
-    if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
-        raise Refused(f"it claims {samples} samples")
-    shared = read_arrays(content, "shared", request.shared)
-    gradient = None
-    if request.wants_gradient:
-        floating = {n: v for n, v in request.shared.items() if v.is_floating_point()}
-        gradient = read_arrays(content, "gradient", floating, all_names=False)
-    return Answer(client, time, shared, loss, samples, gradient)
+    if type(loss) is not float or not abs(loss) <= EXPLODED:
+        raise Refused(f"its loss is {shown(loss)}")
+    if type(samples) is not int or not 1 <= samples <= most:
+        raise Refused(f"it claims {shown(samples)} samples")
+    shared, sent = unpacked(read_arrays(content, like))
+    return Answer(client, time, shared, loss, samples, sent)
 
 
-def read_scores(content: RecordDict, kinds: tuple[str, ...], *, client: int, round: int) -> Any:
-    """Test results by kind of evaluation."""
+def read_scores(
+    content: RecordDict | None,
+    kinds: tuple[str, ...],
+    task: Task,
+    *,
+    client: int,
+    round: int,
+    most: float = math.inf,
+) -> dict[str, Score]:
+    """Test results by kind of evaluation; ``most`` is the weight that the client can have."""
     values = values_of(content, client=client, round=round)
     scores = {}
     for kind in kinds:
-        correct, total = values.get(f"{kind}/correct"), values.get(f"{kind}/total")
-        if not (type(correct) is int and type(total) is int and 0 <= correct <= total):
-            raise Refused(f"it claims {correct} right of {total}")
-        scores[kind] = Score(client, correct, total)
+        sums, weight = values.get(f"{kind}/sums"), values.get(f"{kind}/weight")
+        numbers: list[Any] = sums if isinstance(sums, list) and len(sums) <= 1000 else []
+        if not numbers or any(type(number) is not float for number in (weight, *numbers)):
+            raise Refused("its scores are not numbers")
+        assert isinstance(weight, float)
+        if not weight <= most:
+            raise Refused(f"it claims {weight:g} test samples, and joined with {most:g}")
+        if any(not abs(number) <= EXPLODED for number in numbers):
+            raise Refused(f"it claims scores of {shown(numbers)}")
+        if not task.possible(numbers, weight) or (weight and not _has_value(task, numbers, weight)):
+            raise Refused(f"it claims scores of {shown(numbers)} over {weight:g} samples")
+        scores[kind] = Score(client, tuple(numbers), weight)
     return scores
 
 
-def read_arrays(content: RecordDict, part: str, like: Params, *, all_names: bool = True) -> Params:
-    """Tensors with the names, shapes and types of ``like``, all finite."""
-    record = content.array_records.get(part)
-    if record is None:
-        raise Refused(f"it has no {part} part")
-    missing = like.keys() - record.keys() if all_names else set()
-    strange = record.keys() - like.keys()
-    if missing or strange:
-        what = f"lacks {min(missing)}" if missing else f"has {min(strange)} too much"
-        raise Refused(f"its {part} part {what}")
-    return {name: _tensor(array, like[name], name) for name, array in record.items()}
-
-
-def _tensor(array: Array, like: torch.Tensor, name: str) -> torch.Tensor:
-    # The size is looked at first: the header could promise an array that fills the memory.
-    if len(array.data) > like.numel() * like.element_size() + HEADER:
-        raise Refused(f"{name} is larger than it should be")
+def _has_value(task: Task, numbers: list[float], weight: float) -> bool:
     try:
-        values = array.numpy()
-    except (ValueError, TypeError, OSError, EOFError, SyntaxError) as error:
-        raise Refused(f"{name} cannot be read ({error})") from None
-    wanted = np.dtype(str(like.dtype).removeprefix("torch."))
-    if values.dtype != wanted:
-        raise Refused(f"{name} is of type {values.dtype} and not {wanted}")
-    if values.shape != tuple(like.shape):
-        raise Refused(f"{name} has the shape {values.shape} and not {tuple(like.shape)}")
-    if not np.isfinite(values).all():
-        raise Refused(f"{name} has values that are not finite")
-    return torch.from_numpy(values.copy())
+        return math.isfinite(task.value(numbers, weight))
+    except (ArithmeticError, ValueError, LookupError):
+        return False
 
 
-def absurd(shared: Mapping[int, Params], sent: Params, factor: float) -> dict[int, str]:
+def read_arrays(content: RecordDict | None, like: Params) -> Params:
+    """Tensors with the names, shapes and types of ``like``, all finite."""
+    record = None if content is None else content.array_records.get("sent")
+    if record is None:
+        raise Refused("it has no shared part")
+    missing, strange = like.keys() - record.keys(), record.keys() - like.keys()
+    if missing or strange:
+        lacks, has = min(missing, default=""), harmless(min(strange, default=""), 60)
+        raise Refused(f"its shared part {f'lacks {lacks}' if missing else f'has {has} too much'}")
+    found = {}
+    for name, array in record.items():
+        if array.stype != "numpy.ndarray":
+            raise Refused(f"{name} is written in the way '{harmless(array.stype, 40)}'")
+        try:
+            found[name] = tensor(array.data, like[name])
+        except Unreadable as error:
+            raise Refused(f"{name} {error}") from None
+    return found
+
+
+def absurd(norms: Mapping[int, float], sent: float, factor: float) -> dict[int, str]:
     """The clients whose answer's norm is too far above the round's median, and why.
 
     What was sent counts as one more answer, so that the first one has something to be held
     against; of two values in the middle the lower one is the median, for the same reason.
     """
-    norms = {client: norm(params) for client, params in shared.items()}
-    usual = median_low([norm(sent), *norms.values()])
+    usual = median_low([sent, *norms.values()])
     return {
         client: f"its norm is {value:.3g} where {usual:.3g} is usual"
         for client, value in norms.items()

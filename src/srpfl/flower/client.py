@@ -1,15 +1,17 @@
 """A node's side: train on its own data within the budget, and keep the personal part at home.
 
 A node is configured by ``--node-config``: ``client-id`` (or ``partition-id``) says which client it
-is, ``personal-dir`` where its personal parts are kept. For trials, ``work=5`` makes it do its
-training five times over, as a device does that is five times slower.
+is, ``personal-dir`` where its personal parts are kept, ``device``, ``engine`` and ``precision`` how
+it computes. For trials, ``work=5`` makes it do its training five times over, as a device does that
+is five times slower.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +19,67 @@ import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from srpfl.algorithms.base import Evaluation, client_state_of
+from srpfl.core.initial import initial_model
+from srpfl.core.slots import packed, unpacked
+from srpfl.core.split import Params
 from srpfl.data.base import Federated
-from srpfl.engine.base import Job, cross_entropy
-from srpfl.engine.loop import LoopEngine
-from srpfl.evaluation import KINDS, preparation, purpose
+from srpfl.engine import make_engine
+from srpfl.engine.base import Job
+from srpfl.errors import ConfigError, RunFolderError
 from srpfl.flower.experiment import Build, built
+from srpfl.flower.introduction import introduction
 from srpfl.flower.store import PersonalStore
-from srpfl.flower.wire import HELLO, SETTLE, Task, answer_record, read_shared, read_task
-from srpfl.simulation import initial_model
-from srpfl.split import partition, state_of
+from srpfl.flower.wire import (
+    DOING,
+    HELLO,
+    SETTLE,
+    Assignment,
+    answer_record,
+    read_assignment,
+    read_sent,
+)
+from srpfl.loop.evaluation import preparation, purpose
+from srpfl.loop.simulation import finisher_of
+from srpfl.task import Task
+from srpfl.task.base import Losses
 
-Data = Callable[[Context], Federated]
+EVALUATIONS: tuple[Evaluation, ...] = ("personalised", "global", "local")
+Data = Callable[[Context], Federated | Mapping[str, Federated]]
 
 
 class OutOfTime(Exception):
     """The budget is spent."""
 
 
-def client_app(experiment: Build, data: Data, *, device: str = "cpu") -> ClientApp:
+@dataclass(frozen=True)
+class Computing:
+    """How a node computes, unless its --node-config says otherwise."""
+
+    device: str = "cpu"
+    engine: str = "loop"  # the one that looks at the budget between any two steps
+    precision: str = "float32"
+
+    def on(self, context: Context) -> Computing:
+        own = context.node_config
+        return Computing(
+            str(own.get("device", self.device)),
+            str(own.get("engine", self.engine)),
+            str(own.get("precision", self.precision)),
+        )
+
+
+def client_app(
+    experiment: Build,
+    data: Data,
+    *,
+    device: str = "cpu",
+    engine: str = "loop",
+    precision: str = "float32",
+) -> ClientApp:
     """The app of a node, for an experiment (or a function that makes it from Flower's context) and
-    a function that loads the node's own data. ``device`` is where it computes, such as "cuda".
+    a function that loads the node's own data: one client's, or several clients' by name. The rest
+    says how it computes, as in ``simulate``.
 
     >>> import srpfl, srpfl.flower
     >>> everyone = srpfl.data.load("digits", clients=4)
@@ -51,96 +94,142 @@ def client_app(experiment: Build, data: Data, *, device: str = "cpu") -> ClientA
     ...     ),
     ... )
     """
-    app = ClientApp()
+    app, usual = ClientApp(), Computing(device, engine, precision)
 
     @app.query(HELLO.split(".")[1])
     def hello(message: Message, context: Context) -> Message:
-        return Message(answer_record({"name": client_name(context)}), reply_to=message)
+        assignment = read_assignment(message.content)
+        name, own = client_name(context), clients_of(context, data)
+        try:
+            for client in own:
+                _store(context, assignment, client).check_owner()
+        except RunFolderError as error:
+            return Message(answer_record({"refusal": str(error)}), reply_to=message)
+        said = introduction(built(experiment, context), own, name)
+        return Message(answer_record(said), reply_to=message)
+
+    @app.query(DOING.split(".")[1])
+    def doing(message: Message, context: Context) -> Message:
+        return Message(answer_record({"status": "nothing"}), reply_to=message)
 
     @app.query(SETTLE.split(".")[1])
     def settle(message: Message, context: Context) -> Message:
-        task = read_task(message.content)
-        _store(context, task).settle(task.counted)
-        return _reply(message, task, "done")
+        assignment = read_assignment(message.content)
+        _owned(context, assignment).settle(assignment.counted)
+        return _reply(message, assignment, "done")
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        return Work(message, context, experiment, data, device).train()
+        return NodeWork(message, context, experiment, data, usual).train()
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        return Work(message, context, experiment, data, device).evaluate()
+        return NodeWork(message, context, experiment, data, usual).evaluate()
 
     return app
 
 
-class Work:
+class NodeWork:
     """One message's work. The budget runs from the moment at which the node takes it up."""
 
     def __init__(
-        self, message: Message, context: Context, experiment: Build, data: Data, device: str
+        self, message: Message, context: Context, experiment: Build, data: Data, usual: Computing
     ) -> None:
-        self.message, self.task = message, read_task(message.content)
-        self.ends = time.monotonic() + self.task.budget
-        self.store = _store(context, self.task)
-        self.store.settle(self.task.counted)
+        self.message, self.assignment = message, read_assignment(message.content)
+        ends = time.monotonic() + self.assignment.budget
+        self.store = _owned(context, self.assignment)
+        self.store.settle(self.assignment.counted)
         self.repeats = int(context.node_config.get("work", 1))
         choices = built(experiment, context)
-        self.algorithm = choices.algorithm
-        self.model = initial_model(choices.model, self.task.seed, pretrained=choices.pretrained)
-        is_personal = self.algorithm.is_personal(self.model)
-        like, initial = partition(state_of(self.model), is_personal)
-        self.shared = read_shared(message.content, like)
-        self.personal = self.store.load(initial)
-        self.engine = LoopEngine(self.model, data(context), loss=self._timed_loss, device=device)
+        self.algorithm = algorithm = choices.algorithm
+        seed = self.assignment.seed
+        model = initial_model(choices.model, seed, pretrained=choices.pretrained)
+        self.model = algorithm.prepared(model)
+        parts = algorithm.split(self.model)
+        sends = algorithm.sends(algorithm.server_state(parts))
+        self.shared, self.server = read_sent(message.content, packed(parts.shared, sends))
+        initial = packed(parts.personal, client_state_of(algorithm, parts))
+        self.personal, self.own = unpacked(self.store.load(initial))
+        self.wire = {**packed(parts.shared, sends), **initial}  # types that travel and are kept
+        own, how = clients_of(context, data), usual.on(context)
+        self.engine = make_engine(
+            how.engine,
+            self.model,
+            own[self.assignment.name or client_name(context)],
+            task=Timed(choices.task, ends),
+            device=how.device,
+            precision=how.precision,
+        )
 
     def train(self) -> Message:
-        task = self.task
+        assignment = self.assignment
         job = Job(
-            seed=task.seed,
-            round=task.round,
+            seed=assignment.seed,
+            round=assignment.round,
             purpose="train",
-            clients=[task.client],
+            clients=[assignment.client],
             shared=self.shared,
             personal=[self.personal],
-            plan=self.algorithm.plan(self.model),
-            wants_gradient=task.wants_gradient,
+            plans=self.algorithm.plans(self.model),
+            server=self.server,
+            own=[self.own],
+            wants_gradient=assignment.wants_gradient,
+            finisher=finisher_of(self.algorithm),
         )
         try:
-            local = [self.engine.train(job) for _ in range(self.repeats)][-1][0]
+            [local] = [self.engine.train([job])[0] for _ in range(self.repeats)][-1]
         except OutOfTime:
-            return _reply(self.message, task, "gave up")
-        if local.personal:
-            self.store.propose(local.personal, task.round + 1)
-        arrays = {"shared": local.shared}
-        if local.gradient is not None:
-            arrays["gradient"] = local.gradient
+            return _reply(self.message, assignment, "gave up")
+        kept = self._as_agreed(packed(local.reply.personal, local.reply.own))
+        if kept:
+            self.store.propose(kept, assignment.round + 1)
+        sent = self._as_agreed(packed(local.reply.shared, local.reply.sent))
         result = {"loss": local.loss, "samples": local.samples}
-        return _reply(self.message, task, "done", result, **arrays)
+        return _reply(self.message, assignment, "done", result, sent)
+
+    def _as_agreed(self, part: Params) -> Params:
+        """In the types that both sides know, whatever precision this node computes in."""
+        like = self.wire
+        return {n: v.to(like[n].dtype) if n in like else _plain(v) for n, v in part.items()}
 
     def evaluate(self) -> Message:
         """From the client's own personal part; nothing of it is kept."""
-        task = self.task
+        assignment = self.assignment
         result: dict[str, Any] = {}
-        for kind in KINDS:
-            if kind not in task.kinds.split(","):
+        for kind in EVALUATIONS:
+            if kind not in assignment.kinds.split(","):
                 continue
-            shared, start, plan = preparation(
-                kind, self.shared, self.personal, self.algorithm, self.model
-            )
-            job = Job(task.seed, task.round, purpose(kind), [task.client], shared, [start], plan)
+            part = self.personal
+            if kind == "local":
+                slots = {**self.server, **self.own}
+                part = self.algorithm.own(self.shared, self.personal, slots)
+            shared, start, plan = preparation(kind, self.shared, part, self.algorithm, self.model)
+            clients, round = [assignment.client], assignment.round
+            job = Job(assignment.seed, round, purpose(kind), clients, shared, [start], (plan,))
             try:
-                score = self.engine.test(job)[0]
+                [score] = self.engine.test([job])[0]
             except OutOfTime:
-                return _reply(self.message, task, "gave up")
-            result |= {f"{kind}/correct": score.correct, f"{kind}/total": score.total}
-        return _reply(self.message, task, "done", result)
+                return _reply(self.message, assignment, "gave up")
+            result |= {f"{kind}/sums": list(score.sums), f"{kind}/weight": score.weight}
+        return _reply(self.message, assignment, "done", result)
 
-    def _timed_loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        # Every step computes its loss, so this is where a step looks at the clock.
-        if time.monotonic() > self.ends:
+
+class Timed(Task):
+    """A task that looks at the clock. Every step computes its loss, so this is the place for it."""
+
+    def __init__(self, task: Task, ends: float) -> None:
+        object.__setattr__(self, "task", task)
+        object.__setattr__(self, "ends", ends)
+
+    def loss(self, outputs: Any, y: torch.Tensor) -> Losses:
+        if time.monotonic() > self.ends:  # type: ignore[attr-defined]
             raise OutOfTime
-        return cross_entropy(outputs, targets)
+        losses: Losses = self.task.loss(outputs, y)  # type: ignore[attr-defined]
+        return losses
+
+    def score(self, outputs: Any, y: torch.Tensor) -> Losses:
+        scores: Losses = self.task.score(outputs, y)  # type: ignore[attr-defined]
+        return scores
 
 
 def client_name(context: Context) -> str:
@@ -157,12 +246,41 @@ def personal_dir(context: Context) -> Path:
     return Path(str(context.node_config.get("personal-dir", usual))).expanduser()
 
 
-def _store(context: Context, task: Task) -> PersonalStore:
-    return PersonalStore(personal_dir(context), task.experiment, client_name(context))
+def clients_of(context: Context, data: Data) -> dict[str, Federated]:
+    """The data of this node's clients by their names, the node's name in front where it has
+    several."""
+    name, found = client_name(context), data(context)
+    if not isinstance(found, Mapping):
+        return {name: found}
+    if not found:
+        raise ConfigError(f"node '{name}' has the data of no client")
+    return {f"{name}/{client}": part for client, part in found.items()}
+
+
+def _store(context: Context, assignment: Assignment, client: str) -> PersonalStore:
+    run, inherit = assignment.run, assignment.inherit
+    root = personal_dir(context)
+    return PersonalStore(root, assignment.experiment, client, run=run, inherit=inherit)
+
+
+def _owned(context: Context, assignment: Assignment) -> PersonalStore:
+    store = _store(context, assignment, assignment.name or client_name(context))
+    store.check_owner()
+    return store
+
+
+def _plain(value: torch.Tensor) -> torch.Tensor:
+    return value.float() if value.is_floating_point() else value
 
 
 def _reply(
-    message: Message, task: Task, status: str, result: dict[str, Any] | None = None, **arrays: Any
+    message: Message,
+    assignment: Assignment,
+    status: str,
+    result: dict[str, Any] | None = None,
+    sent: Params | None = None,
 ) -> Message:
-    values = {"status": status, "client": task.client, "round": task.round, **(result or {})}
-    return Message(answer_record(values, **arrays), reply_to=message)
+    who = {"client": assignment.client, "round": assignment.round}
+    return Message(
+        answer_record({"status": status, **who, **(result or {})}, sent), reply_to=message
+    )

@@ -12,11 +12,12 @@ from typing import Any
 from flwr.app import Context
 
 from srpfl.clock import FixedExponential
-from srpfl.config import Config, build_data, experiment
 from srpfl.flower.client import client_app
 from srpfl.flower.data import OwnData, share_of
 from srpfl.flower.experiment import Experiment, Patience
 from srpfl.flower.server import server_app
+from srpfl.options.config import Config
+from srpfl.options.experiment import build_data, experiment
 
 PYPROJECT = """\
 [build-system]
@@ -76,13 +77,13 @@ def deployed(config: Config, *, patience: dict[str, Any], out: Path) -> Experime
     """The experiment that these options stand for."""
     choices = experiment(config)
     return Experiment(
-        **{name: choices[name] for name in ("name", "model", "algorithm", "participation")},
+        **{name: choices[name] for name in ("name", "model", "algorithm", "participation", "task")},
         **{
             name: choices[name]
             for name in ("rounds", "seed", "evaluations", "evaluate_at", "stop_at")
         },
         evaluate_every=config.evaluate_every,
-        clients=config.number("clients", 50),
+        clients=choices["data"].clients,
         out=out,
         patience=Patience(**patience),
         options=choices["options"],

@@ -14,7 +14,7 @@ class OwnData:
     own_train: Samples
     own_test: Samples
     classes: int
-    transform: Transform = Transform()
+    transform: Transform = Transform(scale=False)
 
     @property
     def clients(self) -> int:

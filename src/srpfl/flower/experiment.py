@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +13,13 @@ from flwr.app import Context
 from torch import nn
 
 from srpfl.algorithms.base import Algorithm, Evaluation
-from srpfl.errors import ConfigError
-from srpfl.evaluation import check_kinds, default_kinds
+from srpfl.errors import ConfigError, unknown
+from srpfl.flower.judging import JUDGES, Judge
+from srpfl.loop.evaluation import check_kinds, default_kinds
+from srpfl.loop.running import check_target, evaluated_rounds
 from srpfl.participation.base import Participation
 from srpfl.participation.everyone import Everyone
-from srpfl.simulation import evaluated_rounds
+from srpfl.task import Classification, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ class Experiment:
 
     ``name`` is the method's name in reports and the key under which clients keep their personal
     parts. ``clients`` is M, the most clients that there can be. ``out`` is the server's folder: a
-    run that is found there is gone on with.
+    run that is found there is continued.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Experiment:
     clients: int
     out: str | Path
     participation: Participation = field(default_factory=Everyone)
+    task: Task = field(default_factory=Classification)
     rounds: int = 60
     seed: int = 0
     evaluate_every: int | None = None  # in rounds; about ten evaluations by default, 0 for none
@@ -72,6 +76,10 @@ class Experiment:
     pretrained: bool = False
     patience: Patience = field(default_factory=Patience)
     absurd: float = 10.0  # an answer whose norm is so many times the round's median is refused
+    outweigh: float = 100.0  # nobody weighs more than so many times the median client's test set
+    judge: Judge = "weighted"  # what a metric is over clients: see srpfl.flower.judging
+    inherit: bool = False  # go on with the personal parts of another run of that name
+    authenticated: bool | None = None  # nodes have keys; None: as SRPFL_AUTHENTICATED=1 says
     options: dict[str, Any] | None = None  # kept in the run folder
 
     def __post_init__(self) -> None:
@@ -84,7 +92,16 @@ class Experiment:
                 f"{type(self.participation).__name__} needs the same clients to be the fastest in "
                 "every round, and real ones promise no such thing: use a fixed schedule"
             )
+        if self.judge not in JUDGES:
+            raise unknown("way to judge", self.judge, JUDGES)
         check_kinds(self.kinds, self.algorithm)
+        check_target(self.stop_at, self.task)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether a node id stands for a key, so that names can be bound to it."""
+        said = self.authenticated
+        return os.environ.get("SRPFL_AUTHENTICATED") == "1" if said is None else said
 
     @property
     def kinds(self) -> tuple[Evaluation, ...]:

@@ -1,12 +1,12 @@
 """Flower's processes on this machine alone: a SuperLink and SuperNodes that end when we do.
 
 Every process is started in a session of its own and marked in its environment. Flower starts
-further ones, some in sessions of theirs; they inherit the mark, and by it they are found again.
+further ones, some in sessions of theirs; they inherit the mark, and by it they are found again. A
+guard beside them ends them all if we end without doing it, even by kill -9.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -21,8 +21,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from srpfl.errors import SrpflError
+from srpfl.flower import guard
+from srpfl.flower.guard import MARK, end_all, marked
 
-MARK = "SRPFL_DEPLOYMENT"
 HOST = "127.0.0.1"
 NAME = "srpfl"  # of the connection in Flower's configuration
 
@@ -40,12 +41,16 @@ class LocalFlower:
         *,
         superlink: Sequence[str] = ("--insecure",),
         connection: Mapping[str, Any] | None = None,
+        temporary: bool = False,
     ) -> None:
         self.folder = folder.absolute()
         self.port = free_port()
         self.mark = uuid.uuid4().hex
         self._superlink_options = superlink
         self._connection = {"insecure": True} if connection is None else connection
+        self.fleet = ""  # where nodes find the SuperLink, if there is something in front of it
+        self._temporary = temporary  # the folder is of no use when all has ended
+        self._guard: subprocess.Popen[bytes] | None = None
         self.superlink: subprocess.Popen[bytes] | None = None
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -61,6 +66,7 @@ class LocalFlower:
         text = f'[superlink]\ndefault = "{NAME}"\n\n[superlink.{NAME}]\n' + "\n".join(lines)
         (home / "config.toml").write_text(text + "\n")
         try:
+            self._start_guard()
             self.start_superlink()
         except BaseException:
             self.stop()
@@ -90,7 +96,7 @@ class LocalFlower:
     ) -> None:
         """Start a SuperNode with its node config."""
         pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
-        command = ["flower-supernode", *options, "--superlink", self.address]
+        command = ["flower-supernode", *options, "--superlink", self.fleet or self.address]
         command += ["--port", str(free_port()), "--node-config", pairs]
         self.nodes[name] = self._start(name, command)
 
@@ -128,7 +134,7 @@ class LocalFlower:
 
     def pids(self, program: str = "") -> list[int]:
         """The processes of this deployment that run, or those of one of Flower's programs."""
-        return [pid for pid, command in _marked(self.mark) if program in command]
+        return [pid for pid, command in marked(self.mark) if program in command]
 
     def kill_node(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
         """End a SuperNode with all that it started, or tell it to end."""
@@ -139,19 +145,29 @@ class LocalFlower:
     def stop(self) -> None:
         """End everything that was started, and what that has started; checkpoints and personal
         parts are written whole or not at all, so nothing is lost by it."""
-        for _ in range(50):
-            # What is ended could be about to start something: look again until there is nothing.
-            alive = self.pids()
-            if not alive:
-                break
-            for pid in alive:
-                _end(pid)
-            time.sleep(0.1)
+        end_all(self.mark)
         for process in [*self.nodes.values(), *([self.superlink] if self.superlink else [])]:
             if process.poll() is None:  # where there is no /proc to find the others by
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(timeout=30)
         self.nodes = {}
+        if self._guard is not None and self._guard.stdin is not None:
+            self._guard.stdin.close()
+            self._guard.wait(timeout=30)
+            self._guard = None
+
+    def _start_guard(self) -> None:
+        """Before anything else: whatever happens to us, it sees to the rest."""
+        clean = {name: value for name, value in os.environ.items() if name != MARK}
+        folder = [str(self.folder)] if self._temporary else []
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", guard.__file__, self.mark, *folder],
+            env=clean,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def _start(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -168,12 +184,15 @@ class LocalFlower:
         programs = str(Path(sys.executable).parent)  # Flower finds its own programs by the path
         quick = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2", "PYTHONUNBUFFERED": "1"}
         silent = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+        # Where the command finds a user's own modules, the nodes find them too.
+        modules = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), os.getcwd()]))
         return {
             "OMP_NUM_THREADS": "1",  # the nodes share this machine
             **os.environ,
             **quick,
             **silent,
             "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
+            "PYTHONPATH": modules,
             "FLWR_HOME": str(self.folder / "home"),
             MARK: self.mark,
         }
@@ -192,7 +211,7 @@ def until(reached: Callable[[], bool], limit: float, what: str, *, poll: float =
     end = time.monotonic() + limit
     while not reached():
         if time.monotonic() > end:
-            raise DeploymentError(f"waited {limit:g} s in vain for {what}")
+            raise DeploymentError(f"waited {limit:g} s for {what}, which did not come")
         time.sleep(poll)
 
 
@@ -206,22 +225,3 @@ def _program(name: str) -> str:
     """One of Flower's programs, as installed beside this Python."""
     beside = Path(sys.executable).with_name(name)
     return str(beside) if beside.exists() else name
-
-
-def _marked(mark: str) -> list[tuple[int, str]]:
-    """Processes with the mark in their environment, and how they were called."""
-    sign = f"{MARK}={mark}".encode()
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if sign in (folder / "environ").read_bytes().split(b"\0"):
-                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found.append((int(folder.name), command))
-        except OSError:  # it has ended, or is not ours
-            continue
-    return found
-
-
-def _end(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)

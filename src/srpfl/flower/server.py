@@ -1,11 +1,13 @@
-"""The server's side: the round loop on Flower's grid, kept in a run folder, gone on with after a
+"""The server's side: the round loop on Flower's grid, kept in a run folder, continued after a
 restart."""
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +15,32 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from torch import nn
 
-from srpfl.evaluation import summed
-from srpfl.flower.events import Events
+from srpfl.algorithms.base import Evaluation, expected_reply, with_secret_noise
+from srpfl.core.initial import initial_model
+from srpfl.core.split import Params
+from srpfl.engine.base import Score
+from srpfl.flower.desk import Desk
+from srpfl.flower.events import Events, say
 from srpfl.flower.experiment import Build, Experiment, built
+from srpfl.flower.introduction import agreed
+from srpfl.flower.judging import judged, over_clients
+from srpfl.flower.keeping import KeepingFlowerTransport
 from srpfl.flower.roll import Numbers
-from srpfl.flower.transport import FlowerTransport
-from srpfl.folder import CONFIG, RunFolder
-from srpfl.population import PersonalParts
-from srpfl.records import EvaluationRecord, RoundRecord
-from srpfl.rounds import NoAnswerError, State, initial_state, play
-from srpfl.run import Run
-from srpfl.simulation import FORMAT, History, describe, initial_model
-from srpfl.split import partition, state_of
-from srpfl.watchers import Watcher
+from srpfl.flower.status import Reporter
+from srpfl.loop.evaluation import record_of
+from srpfl.loop.rounds import initial_state
+from srpfl.loop.running import Course, History, play_rounds
+from srpfl.loop.simulation import described_fixed, described_task
+from srpfl.loop.watchers import Watcher
+from srpfl.runs.describe import describe
+from srpfl.runs.files import write_text
+from srpfl.runs.folder import CONFIG, FORMAT, RunFolder
+from srpfl.runs.metric import shown
+from srpfl.runs.records import EvaluationRecord, RoundRecord
+from srpfl.runs.run import Run
+from srpfl.runs.state import ClientParts, State
+
+IDENTITY = "identity"
 
 
 def server_app(experiment: Build) -> ServerApp:
@@ -44,7 +59,8 @@ def server_app(experiment: Build) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        serve(built(experiment, context), grid, watchers=[Lines()])
+        about = {"flower_run": str(context.run_id), "run_config": dict(context.run_config)}
+        serve(built(experiment, context), grid, watchers=[Lines()], about=about)
 
     return app
 
@@ -56,12 +72,18 @@ def serve(
     watchers: Sequence[Watcher] = (),
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    about: dict[str, Any] | None = None,
 ) -> Run:
-    """Play the experiment, or go on with it, and return the run."""
-    model = initial_model(experiment.model, experiment.seed, pretrained=experiment.pretrained)
-    shared, _ = partition(state_of(model), experiment.algorithm.is_personal(model))
-    experiment.algorithm.plan(model)  # refuses a split that makes no sense
-    state = initial_state(shared, experiment.participation, experiment.clients)
+    """Play the experiment, or go on with it, and return the run. ``about`` goes into the status:
+    which run of Flower's it is, and with which settings."""
+    algorithm, participation = with_secret_noise(experiment.algorithm), experiment.participation
+    model = algorithm.prepared(
+        initial_model(experiment.model, experiment.seed, pretrained=experiment.pretrained)
+    )
+    parts = algorithm.split(model)
+    algorithm.plans(model)  # refuses what makes no sense
+    slots = algorithm.server_state(parts)
+    state = initial_state(parts.shared, participation, experiment.clients, slots)
     config = deployment_config(experiment, model)
     folder = RunFolder(Path(experiment.out))
     with ExitStack() as closing:
@@ -69,77 +91,88 @@ def serve(
         state = _open(folder, config, state)
         history = History(folder, watchers)
         events = Events(folder.path)
-        transport = FlowerTransport(
+        replies = expected_reply(algorithm, parts)
+        desk = Desk(
             grid,
             experiment,
+            run=identity(folder.path),
+            model=agreed(algorithm, parts),
+            limit=largest_reply(replies, parts.shared),
             numbers=Numbers(experiment.clients, folder.path),
             counted=last_counted(history.rounds),
             events=events,
             now=now,
             sleep=sleep,
         )
+        transport = KeepingFlowerTransport(desk, replies=replies, trainable=parts.trainable)
+        if not experiment.has_keys:
+            say("nodes are not authenticated: anyone who reaches the port can be any client")
+        reporter = Reporter(folder.path, desk, about or {})
+        reporter.done = state.round
+        closing.push(reporter.ended)
+        desk.report = reporter.report
         history.begin(experiment.name, experiment.rounds, state.round, config)
         closing.callback(history.end)
         transport.gather()
-        state = _play_all(experiment, state, transport, history, folder)
+        tested: dict[int, dict[str, list[Score]]] = {}  # by round; clients are asked for all kinds
+
+        def evaluated(kind: Evaluation, state: State) -> EvaluationRecord:
+            if state.round not in tested:
+                tested.clear()
+                tested[state.round] = transport.evaluate(state)
+            record = record_of(kind, state, tested[state.round][kind], experiment.task)
+            return judged(record, experiment.judge)
+
+        def saved(state: State) -> None:
+            folder.save(state, ClientParts({}))
+            reporter.done = state.round
+
+        state = play_rounds(
+            state,
+            course=Course(
+                rounds=experiment.rounds,
+                due=experiment.evaluated,
+                kinds=experiment.kinds,
+                headline=algorithm.headline,
+                stop_at=experiment.stop_at,
+                tries=experiment.patience.tries,
+            ),
+            algorithm=algorithm,
+            participation=participation,
+            transport=transport,
+            seed=experiment.seed,
+            history=history,
+            evaluate=evaluated,
+            save=saved,
+        )
         transport.finish()
-        print(f"srpfl: beside the rounds: {events.summary()}", flush=True)
+        say(f"beside the rounds: {events.summary()}")
     return Run(config, history.rounds, history.evaluations, state)
 
 
-def _play_all(
-    experiment: Experiment,
-    state: State,
-    transport: FlowerTransport,
-    history: History,
-    folder: RunFolder,
-) -> State:
-    """Rounds until the end. A round is saved before anyone hears that it counted, and evaluated
-    after that: a client tests the part that it has just been told to keep."""
-    _evaluate_if_due(experiment, state, transport, history)
-    headline = experiment.algorithm.headline
-    tries = 0
-    while state.round < experiment.rounds and not history.reached(experiment.stop_at, headline):
-        started = time.perf_counter()
-        try:
-            state, record = play(
-                state,
-                algorithm=experiment.algorithm,
-                participation=experiment.participation,
-                transport=transport,
-                seed=experiment.seed,
-            )
-        except NoAnswerError:
-            tries += 1
-            if tries >= experiment.patience.tries:
-                raise
-            continue
-        tries = 0
-        history.add(record)
-        folder.save(state, PersonalParts({}))
-        folder.add_timing(state.round, time.perf_counter() - started)
-        _evaluate_if_due(experiment, state, transport, history)
-    return state
+def identity(folder: Path) -> str:
+    """Which run this is, beside its name: the same after a restart, another in another folder."""
+    path = folder / IDENTITY
+    if not path.exists():
+        write_text(path, uuid.uuid4().hex + "\n")
+    return path.read_text().strip()
 
 
-def _evaluate_if_due(
-    experiment: Experiment, state: State, transport: FlowerTransport, history: History
-) -> None:
-    done = {record.kind for record in history.evaluations if record.round == state.round}
-    if state.round not in experiment.evaluated:
-        return
-    if done >= set(experiment.kinds):  # a server that went on may find it done
-        return
-    scores = transport.evaluate(state)
-    for kind in experiment.kinds:
-        if kind not in done:
-            history.add(summed(kind, state, scores[kind]))
+def largest_reply(replies: Params, shared: Params) -> int:
+    """How many bytes an answer may have: what it holds, a gradient beside it, and some for the
+    format and for numbers."""
+    arrays = [*replies.values(), *shared.values()]
+    return sum(v.numel() * v.element_size() + 4096 for v in arrays) + (1 << 20)
 
 
 def last_counted(rounds: Sequence[RoundRecord]) -> dict[int, int]:
     """The last round in which each client took part: all that a server has to remember of whom it
     owes word."""
-    return {client: record.round for record in rounds for client in record.participants}
+    return {
+        client: record.round - age
+        for record in rounds
+        for client, age in zip_longest(record.participants, record.ages, fillvalue=0)
+    }
 
 
 def deployment_config(experiment: Experiment, model: nn.Module) -> dict[str, Any]:
@@ -153,6 +186,7 @@ def deployment_config(experiment: Experiment, model: nn.Module) -> dict[str, Any
         "algorithm": describe(experiment.algorithm),
         "participation": describe(experiment.participation),
         "clock": {"kind": "RealTime"},
+        "task": described_task(experiment.task),
         "model": str(model),
         "data": {"name": "on the clients", "clients": experiment.clients},
         "rounds": experiment.rounds,
@@ -162,18 +196,19 @@ def deployment_config(experiment: Experiment, model: nn.Module) -> dict[str, Any
         "evaluations": list(experiment.kinds),
         "stop_at": experiment.stop_at,
         "options": experiment.options,
+        **described_fixed(experiment.algorithm.split(model)),
     }
 
 
 def _open(folder: RunFolder, config: dict[str, Any], state: State) -> State:
-    """Begin in an empty folder, or go on with the run that is there. The folder is then this
+    """Begin in an empty folder, or continue the run that is there. The folder is then this
     server's alone: two of them would count answers twice."""
     if not (folder.path / CONFIG).exists():
         folder.create(config)
         return state
     folder.check_same(config)
-    found = folder.restore({})
-    return found[0] if found else state
+    found, _ = folder.restore(state, ClientParts({}))
+    return found
 
 
 class Lines(Watcher):
@@ -181,23 +216,37 @@ class Lines(Watcher):
 
     def begin(self, name: str, rounds: int, done: int) -> None:
         self._rounds = rounds
-        print(f"srpfl: {name}, {rounds} rounds, {done} of them done", flush=True)
+        say(f"{name}, {rounds} rounds, {done} of them done")
 
     def round(self, record: RoundRecord) -> None:
-        who = ", ".join(map(str, record.participants))
-        print(
-            f"srpfl: round {record.round} of {self._rounds}: {len(record.participants)} of "
-            f"{record.asked} ({who}) in {record.duration:.1f} s, loss {record.loss:.4f}",
-            flush=True,
+        shown_of = ", ".join(map(str, record.participants[:20]))
+        more = ", ..." if len(record.participants) > 20 else ""
+        say(
+            f"round {record.round} of {self._rounds}: {len(record.participants)} of "
+            f"{record.asked} ({shown_of}{more}) in {record.duration:.1f} s, loss {record.loss:.4f}",
+            kind="round",
+            round=record.round,
+            n=len(record.participants),
+            asked=record.asked,
+            seconds=record.duration,
+            loss=record.loss,
         )
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        tested = sum(count > 0 for count in record.tested)
-        print(
-            f"srpfl: after round {record.round}: {record.kind} accuracy "
-            f"{100 * record.accuracy:.1f} % of {tested} clients",
-            flush=True,
+        tested = sum(weight > 0 for weight in record.weights)
+        mean = over_clients(record)
+        say(
+            f"after round {record.round}: {record.kind} {record.metric} "
+            f"{shown(record.metric, record.value)} of {tested} clients "
+            f"({shown(record.metric, mean)} if all count alike)",
+            kind="evaluation",
+            round=record.round,
+            evaluation=record.kind,
+            metric=record.metric,
+            value=record.value,
+            mean=mean,
+            clients=tested,
         )
 
     def end(self) -> None:
-        print("srpfl: the run is over", flush=True)
+        say("the run is over", kind="end")

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import hashlib
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from srpfl.split import Params
+from srpfl.core.slots import Slots, unpacked
+from srpfl.core.split import Params
 
 HELLO, TRAIN, EVALUATE, SETTLE = "query.hello", "train", "evaluate", "query.settle"
+DOING = "query.doing"
+PROTOCOL = 2  # of these records: both sides must speak the same
 
 
 @dataclass(frozen=True)
-class Task:
+class Assignment:
     """What the server asks of one client, beside the shared part."""
 
     experiment: str
-    client: int  # its number, by which its random streams go
-    round: int  # rounds finished before this one
-    seed: int
-    budget: float  # seconds after which an answer is useless
-    counted: int  # the last round (from 1) in which this client's answer counted; 0: none
+    run: str = ""  # the identity of the run: of two with one name, a node serves one
+    client: int = 0  # its number, by which its random streams go
+    name: str = ""  # what the node calls it
+    round: int = 0  # rounds finished before this one
+    seed: int = 0
+    budget: float = 0.0  # seconds after which an answer is useless
+    counted: int = 0  # the last round (from 1) in which this client's answer counted; 0: none
+    inherit: bool = False  # go on with the personal parts of another run of that name
     wants_gradient: bool = False
     kinds: str = ""  # evaluations, separated by commas
 
@@ -34,26 +41,41 @@ def pack(params: Params) -> ArrayRecord:
     )
 
 
-def task_record(task: Task, shared: ArrayRecord | None = None) -> RecordDict:
-    content: dict[str, Any] = {"task": ConfigRecord(asdict(task))}
-    return RecordDict(content if shared is None else {**content, "shared": shared})
+def assignment_record(assignment: Assignment, sent: ArrayRecord | None = None) -> RecordDict:
+    content: dict[str, Any] = {"assignment": ConfigRecord(asdict(assignment))}
+    return RecordDict(content if sent is None else {**content, "sent": sent})
 
 
-def read_task(content: RecordDict) -> Task:
-    return Task(**content.config_records["task"])  # type: ignore[arg-type]
+def read_assignment(content: RecordDict) -> Assignment:
+    given = content.config_records["assignment"]
+    known = {field.name for field in fields(Assignment)}  # a newer server may say more
+    return Assignment(**{name: value for name, value in given.items() if name in known})  # type: ignore[arg-type]
 
 
-def read_shared(content: RecordDict, like: Params) -> Params:
-    """The shared part that the server sent, held against the client's own model."""
-    arrays = content.array_records["shared"]
+def read_sent(content: RecordDict, like: Params) -> tuple[Params, Slots]:
+    """The shared part that the server sent, and its slots, held against the client's own model."""
+    arrays = content.array_records["sent"]
     if {name: tuple(a.shape) for name, a in arrays.items()} != {
         name: tuple(value.shape) for name, value in like.items()
     }:
         raise ValueError("the server's shared part does not fit this client's model")
-    return {name: torch.from_numpy(array.numpy().copy()) for name, array in arrays.items()}
+    return unpacked({n: torch.from_numpy(array.numpy().copy()) for n, array in arrays.items()})
 
 
-def answer_record(values: dict[str, Any], **arrays: Params) -> RecordDict:
-    """An answer: some numbers and texts, and arrays by their part's name."""
+def answer_record(values: dict[str, Any], sent: Params | None = None) -> RecordDict:
+    """An answer: some numbers and texts, and the shared part with what else is sent, packed."""
     records: dict[str, Any] = {"answer": ConfigRecord(values)}
-    return RecordDict({**records, **{name: pack(params) for name, params in arrays.items()}})
+    return RecordDict(records if sent is None else {**records, "sent": pack(sent)})
+
+
+def fingerprint(*parts: Params) -> str:
+    """The names, shapes and types of what travels, in short: both sides must have the same.
+
+    >>> import torch
+    >>> fingerprint({"w": torch.zeros(2)}) == fingerprint({"w": torch.ones(2)})
+    True
+    >>> fingerprint({"w": torch.zeros(2)}) == fingerprint({"w": torch.zeros(3)})
+    False
+    """
+    forms = [[(n, str(v.dtype), list(v.shape)) for n, v in sorted(p.items())] for p in parts]
+    return hashlib.sha256(repr(forms).encode()).hexdigest()[:16]

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from srpfl.core.randomness import stream
 from srpfl.errors import ConfigError
-from srpfl.randomness import stream
 
 Array = NDArray[np.float64]
 Clients = NDArray[np.int64]
@@ -71,7 +71,7 @@ class Problem:
     def batch(self, purpose: str, round: int, clients: Clients) -> tuple[Array, Array]:
         """A fresh batch of each client: x (clients, m, d) and y (clients, m).
 
-        It is a function of seed, purpose, round and client, whoever else is asked for.
+        It is a function of seed, purpose, round and client, no matter who else is asked for.
         """
         size = self.samples * (self.dim + 1)
         draws = np.empty((len(clients), size))

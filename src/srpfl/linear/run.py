@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 
-from srpfl.algorithms.base import weighted_mean
+from srpfl.algorithms.base import Answered
 from srpfl.clock import Clock, Work
+from srpfl.core.means import weighted_mean
+from srpfl.core.slots import Slots
+from srpfl.core.split import Params
 from srpfl.errors import ConfigError
 from srpfl.linear.algorithm import distance, head_spread, method_of_moments, orthonormal, updates
 from srpfl.linear.problem import Array, Problem
-from srpfl.participation import Call, Participation
-from srpfl.rounds import Answer, Arrival, Request, initial_state, play
-from srpfl.split import Params
+from srpfl.loop.rounds import Arrival, Request, initial_state, play
+from srpfl.participation import Answer, Call, Participation
 
 FLOOR_ROUNDS = 50  # the floor of a run is its mean distance over the last so many rounds
 
@@ -106,19 +109,28 @@ class LinearFedRep:
 
     eta: float
 
+    wants_gradient: ClassVar[bool] = False
+    wire: ClassVar[str] = "full"
+    hides: ClassVar[None] = None
+
     def __post_init__(self) -> None:
         if not (self.eta > 0 and math.isfinite(self.eta)):
             raise ConfigError(f"eta must be a positive number, not {self.eta}")
 
-    def average(self, answers: Sequence[Answer]) -> Params:
+    def sends(self, server: Slots) -> Slots:
+        return {}
+
+    def update(
+        self, sent: Params, server: Slots, answers: Sequence[Answered], population: int
+    ) -> tuple[Params, Slots]:
         mean = weighted_mean([answer.shared for answer in answers], [1.0] * len(answers))["B"]
-        return {"B": torch.from_numpy(orthonormal(mean.numpy()))}
+        return {"B": torch.from_numpy(orthonormal(mean.numpy()))}, server
 
 
 class LinearClients:
     """The clients of a problem, answering when the clock says so: a transport of the round loop.
 
-    A head is solved for anew in every round, so clients keep nothing and only the participants
+    A head is solved for again in every round, so clients keep nothing and only the participants
     cost anything.
     """
 
@@ -133,7 +145,7 @@ class LinearClients:
     def communication(self) -> float:
         return self.clock.communication
 
-    def idle(self, call: Call) -> Sequence[int]:
+    def idle(self, call: Call, now: float = 0.0, *, wait: bool = True) -> Sequence[int]:
         return range(self.problem.clients)
 
     def send(self, request: Request) -> Iterator[Arrival]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
@@ -81,9 +81,25 @@ def mean_times(pairs: Sequence[Pair], communication: float) -> tuple[float | Non
 
     None where a seed never gets there.
     """
+    fedrep, srpfl = _times(pairs, communication)
+    return _mean_time(fedrep), _mean_time(srpfl)
+
+
+def spread_times(pairs: Sequence[Pair], communication: float) -> tuple[float, float]:
+    """The standard deviations over the seeds of these times, of those that got there."""
+    fedrep, srpfl = (
+        pstdev([time for time in times if time is not None] or [0.0])
+        for times in _times(pairs, communication)
+    )
+    return fedrep, srpfl
+
+
+def _times(
+    pairs: Sequence[Pair], communication: float
+) -> tuple[list[float | None], list[float | None]]:
     return (
-        _mean_time([pair.fedrep.time_to(pair.target, communication) for pair in pairs]),
-        _mean_time([pair.srpfl.time_to(pair.target, communication) for pair in pairs]),
+        [pair.fedrep.time_to(pair.target, communication) for pair in pairs],
+        [pair.srpfl.time_to(pair.target, communication) for pair in pairs],
     )
 
 

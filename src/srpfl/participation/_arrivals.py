@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 ROUNDS = 50  # a mean gap is over about so many rounds at most
 
-# Whoever is still missing is slower than those who came. Exponential times are the mildest case:
-# each halving of the missing takes as long as the one before. Real tails are heavier, and a rank
-# that was never waited for is guessed with halvings that grow by so much.
+# Clients that are still missing are slower than those who came. Exponential times are the mildest
+# case: each halving of the missing takes as long as the one before. Real tails are heavier, and a
+# rank that was never waited for is guessed with halvings that grow by so much.
 GROWTH = 1.5
 
 

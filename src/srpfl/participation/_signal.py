@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from srpfl.randomness import stream
+from srpfl.core.randomness import stream
 
 if TYPE_CHECKING:
     from srpfl.participation.base import Outcome
@@ -137,7 +137,7 @@ class Signal:
 
     @property
     def fresh(self) -> float:
-        """The part of the variance that is drawn anew in every round."""
+        """The part of the variance that is drawn again in every round."""
         return (1 - self.persistence) * self.variance
 
     def squared(self, position: Vector) -> float:

@@ -71,7 +71,7 @@ class Auto(Sampling):
         )
 
     def learn(self, memory: Memory, outcome: Outcome) -> Memory:
-        # Whoever takes for ever does not answer.
+        # A client that takes for ever does not answer.
         times = [answer.time for answer in outcome.answers if math.isfinite(answer.time)]
         if not times:
             return memory
@@ -97,9 +97,9 @@ class Auto(Sampling):
         signal = Signal(**memory.get("signal", {})).after(glance, self.memory)
         place = glance.position + glance.update
         if vain is not None and spent < vain["until"]:
-            # Somebody does not answer: whoever was waited for in vain is tried again later.
+            # Somebody does not answer: a client that did not come is tried again later.
             ranks = [rank for rank in ranks if rank <= vain["heard"]] or ranks[:1]
-        chosen, account = self.choose(signal, arrivals, place, ranks, communication, spent)
+        chosen, account = self.decide(signal, arrivals, place, ranks, communication, spent)
         return {
             "wait": chosen,
             "stage": memory["stage"] + (chosen != memory["wait"]),
@@ -110,7 +110,7 @@ class Auto(Sampling):
             "account": account,
         }
 
-    def choose(
+    def decide(
         self,
         signal: Signal,
         arrivals: Arrivals,

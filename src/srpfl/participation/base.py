@@ -8,16 +8,17 @@ that the run's state keeps, so that a resumed run decides as an uninterrupted on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
 
+import numpy as np
+
+from srpfl.core.slots import Slots
+from srpfl.core.split import Params
 from srpfl.errors import ConfigError, number, whole
 
-if TYPE_CHECKING:
-    from srpfl.rounds import Answer
-    from srpfl.split import Params
-
 Memory = Mapping[str, Any]  # JSON values only
+TOLD_IF_CHANGED = {"told": "if changed"}  # in run folders, which may be older than a field
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,44 @@ class Call:
     """What a policy wants of the next round."""
 
     ask: int  # N: how many clients get the model
-    wait: int  # n: the round goes on with the first n answers
+    wait: int  # n: the round ends with the first n answers
     stage: int = 0
     draw: int = 0  # which random sample of clients: the same number, the same clients
-    deadline: float | None = None  # the round goes on then with what it has, but never with nothing
+    deadline: float | None = None  # the round ends then with what it has, but never with nothing
     grace: float = 0.0  # by such a part of its length the round is made longer to hear more than n
+    # What becomes of answers that a round does not wait for. Where they are kept, `ask` is how many
+    # clients are at work at any time, and an answer counts in the round in which it comes.
+    late: Literal["drop", "keep"] = field(default="drop", repr=False)
+    # By how many rounds a kept answer may be behind: older ones are waited for, or dropped.
+    max_age: int | None = field(default=None, repr=False)
+    too_old: Literal["wait", "drop"] = field(default="wait", repr=False)
+    partial: bool = field(default=False, repr=False)  # at the deadline clients send what they have
 
     def end(self, nth: float, communication: float) -> float:
-        """When the round goes on whose n-th answer came at this time."""
+        """When the round ends whose n-th answer came at this time."""
         return nth + self.grace * (nth + communication)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a participant sends back. What it keeps is not in it."""
+
+    client: int
+    time: float  # since it was asked
+    shared: Params
+    loss: float
+    samples: int
+    sent: Slots = field(default_factory=dict)  # what the algorithm or the policy wants beside it
+    age: int = 0  # how many versions of the shared part came after the one that it started from
+    part: float = 1.0  # of the local work that was done
+
+
+@dataclass(frozen=True)
+class Credit:
+    """How an answer counts whose client has started from an older model than the server's."""
+
+    weight: float = 1.0  # of its update, or in the mix of the two models
+    of: Literal["update", "model"] = "update"
 
 
 @dataclass(frozen=True)
@@ -44,7 +74,7 @@ class Outcome:
     call: Call
     asked: Sequence[int]
     answers: Sequence[Answer]  # those that counted, in order of arrival
-    duration: float  # from sending to going on, without communication
+    duration: float  # from sending to its end, without communication
     communication: float  # the part of the round that is not the clients' computing
     sent: Params  # the shared part that went out
 
@@ -73,6 +103,12 @@ class Participation(Protocol):
 
     def call(self, memory: Memory, round: int, population: int) -> Call:
         """Whom the round numbered ``round`` (from 0) is to call."""
+        ...
+
+    def choose(
+        self, memory: Memory, call: Call, idle: Sequence[int], rng: np.random.Generator
+    ) -> Sequence[int]:
+        """Whom to ask, of those that can be asked now."""
         ...
 
     def learn(self, memory: Memory, outcome: Outcome) -> Memory:
@@ -120,11 +156,24 @@ class Sampling:
             )
         return {}
 
+    def choose(
+        self, memory: Memory, call: Call, idle: Sequence[int], rng: np.random.Generator
+    ) -> Sequence[int]:
+        return uniform(call.ask, idle, rng)
+
     def learn(self, memory: Memory, outcome: Outcome) -> Memory:
         return memory
 
     def drawn(self, round: int, stage: int) -> int:
         return round if self.resample == "round" else stage
+
+
+def uniform(count: int, idle: Sequence[int], rng: np.random.Generator) -> tuple[int, ...]:
+    """So many clients at random, without replacement, in ascending order."""
+    if count >= len(idle):
+        return tuple(idle)
+    places = rng.choice(len(idle), size=count, replace=False)
+    return tuple(idle[place] for place in np.sort(places))
 
 
 STAGE = 10  # rounds that a sample stays where a policy has no stages of its own: the paper's ten

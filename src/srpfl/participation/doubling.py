@@ -13,7 +13,7 @@ from srpfl.participation.base import Call, Memory, Sampling, checked_start
 class Doubling(Sampling):
     """Wait for the first n answers; n doubles every ``every`` rounds and never exceeds N.
 
-    ``schedule`` replaces that by explicit stages (n, rounds); the last one goes on for ever.
+    ``schedule`` replaces that by explicit stages (n, rounds); the last one lasts for ever.
 
     >>> policy = Doubling(start=10, every=10)
     >>> [policy.call({}, round, population=100).wait for round in (0, 9, 10, 20, 30, 40, 99)]
@@ -57,7 +57,7 @@ class Doubling(Sampling):
         else:
             stage = _stage_at(self.schedule, round)
             wait = self.schedule[stage][0]
-        # Samples go on changing with the paper's stages after n has come to N.
+        # Samples keep changing with the paper's stages after n has come to N.
         period = round // self.every if self.schedule is None else stage
         return Call(ask=asked, wait=wait, stage=stage, draw=self.drawn(round, period))
 

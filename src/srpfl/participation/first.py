@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from srpfl.errors import ConfigError
-from srpfl.participation.base import STAGE, Call, Memory, Sampling, checked_start
+from srpfl.participation.base import (
+    STAGE,
+    TOLD_IF_CHANGED,
+    Call,
+    Memory,
+    Sampling,
+    checked_start,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +41,15 @@ class FirstN(Sampling):
 class Deadline(Sampling):
     """All answers that arrive in time; if there is none, the first one, however late.
 
+    With ``partial=True`` clients that are not done by then send what they have, in tenths of their
+    local work: FedProx's partial work (Li et al., MLSys 2020).
+
     >>> Deadline(seconds=2.0).call({}, round=0, population=10)
     Call(ask=10, wait=10, stage=0, draw=0, deadline=2.0, grace=0.0)
     """
 
     seconds: float = 1.0
+    partial: bool = field(default=False, metadata=TOLD_IF_CHANGED)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,5 +59,9 @@ class Deadline(Sampling):
     def call(self, memory: Memory, round: int, population: int) -> Call:
         asked = self.asked(population)
         return Call(
-            ask=asked, wait=asked, draw=self.drawn(round, round // STAGE), deadline=self.seconds
+            ask=asked,
+            wait=asked,
+            draw=self.drawn(round, round // STAGE),
+            deadline=self.seconds,
+            partial=self.partial,
         )

@@ -63,7 +63,7 @@ class FlanpRule(Sampling):
 
 def squared_gradient_norm(outcome: Outcome) -> float:
     """‖∇L_n(w)‖² at the model that was sent, L_n being the mean of the participants' losses."""
-    gradients = [answer.gradient for answer in outcome.answers if answer.gradient is not None]
+    gradients = [answer.sent["gradient"] for answer in outcome.answers]
     total = 0.0
     for name in gradients[0]:
         mean = torch.stack([gradient[name] for gradient in gradients]).double().mean(0)

@@ -7,15 +7,23 @@ from pathlib import Path
 
 from srpfl.errors import RunFolderError
 from srpfl.report.find import find_runs
-from srpfl.run import Run
+from srpfl.runs.results import Results
 
 __all__ = ["find_runs", "write_report"]
 
 
 def write_report(
-    runs: Sequence[Run | str | Path], path: str | Path, *, target: float | None = None
+    runs: Sequence[Results | str | Path],
+    path: str | Path,
+    *,
+    target: float | None = None,
+    baseline: str | None = None,
+    title: str | None = None,
 ) -> Path:
     """Write one HTML file that shows the runs, given as such or as their folders.
+
+    Runs on different data, or judged by different metrics, are shown one at a time. ``baseline``
+    is the method that speed-ups are over.
 
     >>> import srpfl, tempfile
     >>> run = srpfl.simulate(
@@ -31,12 +39,13 @@ def write_report(
 
     if not runs:
         raise RunFolderError("there is nothing to report: name at least one run")
-    loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
-    folders = ["" if isinstance(run, Run) else str(run) for run in runs]
+    loaded = [run if isinstance(run, Results) else Results.load(run) for run in runs]
+    folders = ["" if isinstance(run, Results) else str(run) for run in runs]
     out = Path(path)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(page(content(loaded, folders=folders, target=target)), encoding="utf-8")
+        shown = content(loaded, folders=folders, target=target, baseline=baseline, title=title)
+        out.write_text(page(shown), encoding="utf-8")
     except OSError as error:
         raise RunFolderError(f"cannot write the report {out}: {error.strerror}") from error
     return out

@@ -2,85 +2,156 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, overload
 
-import srpfl
-from srpfl.comparison import compare
-from srpfl.methods import METHODS
-from srpfl.records import RoundRecord, mean_times
-from srpfl.report.style import DARK, DASHES, LIGHT, Style, styles
-from srpfl.run import Run
+from srpfl.errors import ConfigError, SrpflError
+from srpfl.options.command import command
+from srpfl.report.palette import DARK, DARK_STEPS, DASH, LIGHT, LIGHT_STEPS
+from srpfl.report.status import planned, status
+from srpfl.report.style import Style, styles
+from srpfl.report.units import time_unit
+from srpfl.runs.clients import client_rows, fairness, halves, population
+from srpfl.runs.comparison import by_group, reference, target_of
+from srpfl.runs.groups import data_of
+from srpfl.runs.metric import Metric
+from srpfl.runs.records import EvaluationRecord, RoundRecord
+from srpfl.runs.results import Results
 
-ARRIVALS = 400_000  # more dots than this are thinned out, so that the page stays light
+ARRIVALS = 600_000  # more dots than this are thinned out, so that the page stays light
+VALUES = 400_000  # and so are evaluations, client by client
 CLIENTS = 2000  # more clients than this are not shown one by one
 
 
 def content(
-    runs: Sequence[Run], *, folders: Sequence[str] = (), target: float | None = None
+    runs: Sequence[Results],
+    *,
+    folders: Sequence[str] = (),
+    target: float | None = None,
+    baseline: str | None = None,
+    title: str | None = None,
 ) -> dict[str, Any]:
     """Everything that the page needs to know of the runs."""
-    looks = styles(runs)
+    # Runs of different metrics or data are never shown together.
+    boards = [(run.judged_by, data_of(run)) for run in runs]
+    kinds = list(dict.fromkeys(boards)) or [(Metric(), "")]
+    among = [[run for run, kind in zip(runs, boards, strict=True) if kind == k] for k in kinds]
+    looked = [iter(styles(those)) for those in among]
+    looks = [next(looked[kinds.index(kind)]) for kind in boards]
     asked = sum(len(r.participants) + len(r.late) for run in runs for r in run.rounds)
-    every = max(1, math.ceil(asked / ARRIVALS))
+    values = sum(len(record.clients) for run in runs for record in run.evaluations)
+    every = max(1, math.ceil(asked / ARRIVALS)), max(1, math.ceil(values / VALUES))
     places = folders or [""] * len(runs)
     shown = [
-        _run(run, look, place, every) for run, look, place in zip(runs, looks, places, strict=True)
+        {**_run(run, look, place, every), "board": kinds.index(kind)}
+        for run, look, place, kind in zip(runs, looks, places, boards, strict=True)
     ]
+    palette = {"light": LIGHT, "dark": DARK, "dash": DASH}
+    steps = {"lightSteps": LIGHT_STEPS, "darkSteps": DARK_STEPS}
     return {
-        "version": srpfl.__version__,
-        "target": common_target(runs) if target is None else target,
-        "thinned": every,
-        "palette": {"light": LIGHT, "dark": DARK, "dashes": DASHES},
+        "version": version("srpfl"),
+        "made": datetime.now().astimezone().isoformat(timespec="minutes"),
+        "title": title or "",
+        "boards": _boards(kinds, among, target, baseline),
+        "thinned": every[0],
+        "palette": {**palette, **steps},
         "runs": shown,
     }
 
 
-def common_target(runs: Sequence[Run]) -> float | None:
-    """The target that a comparison of the runs would take; None before the first evaluation."""
-    evaluated = [run for run in runs if run.accuracy]
-    return compare(evaluated, communication=()).target if evaluated else None
+def _boards(
+    kinds: Sequence[tuple[Metric, str]],
+    among: Sequence[Sequence[Results]],
+    target: float | None,
+    baseline: str | None,
+) -> list[dict[str, Any]]:
+    """What is shown at a time: the runs of one metric and one data set, with a target: the one that
+    is given, or the one that a comparison would take (none before the first evaluation)."""
+    metrics = list(dict.fromkeys(metric for metric, _ in kinds))
+    if target is not None:
+        if len(metrics) > 1:
+            names = ", ".join(metric.title for metric in metrics)
+            raise ConfigError(f"a target is of one metric, and these runs have several: {names}")
+        metrics[0].check_target(target)
+    found = []
+    for (metric, data), runs in zip(kinds, among, strict=True):
+        evaluated = [run for run in runs if run.scores]
+        board: dict[str, Any] = {
+            "data": data,
+            "title": metric.title,
+            "axis": metric.axis,
+            "share": metric.is_share,
+            "higher": metric.higher_is_better,
+            "pool": metric.pool,
+            "target": target,
+            "origin": "given" if target is not None else "",
+            "caution": "",
+            "baseline": None,
+            "against": None,
+        }
+        if evaluated:
+            groups = by_group(evaluated)
+            base, other = reference(groups, baseline)
+            goal = target_of(groups, base, other, given=target)
+            board |= {"target": goal.value, "origin": goal.origin, "caution": goal.caution}
+            board |= {"baseline": base, "against": other}
+        found.append(board)
+    return found
 
 
-def _run(run: Run, look: Style, folder: str, every: int) -> dict[str, Any]:
-    known = METHODS.get(run.name)
+def _run(run: Results, look: Style, folder: str, every: tuple[int, int]) -> dict[str, Any]:
     real = run.real
+    behind = fairness(run)
     return {
         "label": look.label,
         "group": look.group,
         "slot": look.slot,
+        "waits": look.waits,
         "name": run.name,
-        "twin": known.twin if known else None,
         "folder": folder,
         "headline": run.headline,
         "seed": run.config["seed"],
-        "planned": run.config["rounds"],
-        "over": is_over(run),
+        "planned": planned(run),
+        "status": status(run, Path(folder) if folder else None),
         "communication": run.communication,
         # A policy that looks at C would have trained otherwise at another C, and on real clients
         # communication is a part of the time that was measured.
         "fixed": bool(run.config.get("sees_communication")) or real,
         "unit": time_unit([run]),
         "real": real,
-        "rounds": [_round(record, every) for record in run.rounds],
+        "rounds": [_round(record, every[0]) for record in run.rounds],
         "curves": _curves(run),
+        "population": population(run),
         "clients": _clients(run),
+        "history": _history(run, every[1]),
+        "halves": halves(run),
+        "behind": [behind.slowest, behind.worst, behind.heard, behind.unheard],
         "counts": _few(run.counts),
-        "command": command(run.config),
-        "config": dict(run.config),
+        "command": _command(run),
+        "config": _shown(dict(run.config)),
     }
 
 
-def is_over(run: Run) -> bool:
-    """Whether the run has played all its rounds or come to its target."""
-    stop = run.config.get("stop_at")
-    done = len(run.rounds) >= run.config["rounds"]
-    return done or (stop is not None and any(point.mean >= stop for point in run.accuracy))
+def _command(run: Results) -> str | None:
+    """What plays the run again; nothing where its options are not such that they can be spelled."""
+    options = run.config.get("options")
+    try:
+        return command(options) if isinstance(options, Mapping) else None
+    except (SrpflError, TypeError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def _shown(value: Any) -> Any:
+    """A config as every browser reads it: JSON knows neither infinity nor NaN."""
+    if isinstance(value, Mapping):
+        return {str(name): _shown(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_shown(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _round(record: RoundRecord, every: int) -> dict[str, Any]:
@@ -102,112 +173,62 @@ def _round(record: RoundRecord, every: int) -> dict[str, Any]:
         "clients": [clients[place] for place in kept],
         "times": [_short(times[place]) for place in kept],
         "waited": sum(place < len(record.participants) for place in kept),
+        # Where late answers are kept: how many rounds ago each of these was asked.
+        **({"ages": [record.ages[p] for p in kept if p < len(record.ages)]} if record.ages else {}),
         **({"decision": decision} if decision else {}),
     }
 
 
-def _curves(run: Run) -> dict[str, Any]:
+def _curves(run: Results) -> dict[str, Any]:
     kinds = dict.fromkeys([run.headline, *(record.kind for record in run.evaluations)])
     found = {kind: [r for r in run.evaluations if r.kind == kind] for kind in kinds}
     return {
         kind: {
             "round": [record.round for record in records],
             "computing": [record.computing for record in records],
-            "accuracy": [record.accuracy for record in records],
+            "value": [record.value for record in records],
+            **({"error": errors} if any(errors := [r.error for r in records]) else {}),
         }
         for kind, records in found.items()
         if records
     }
 
 
-@dataclass(frozen=True)
-class ClientRow:
-    """What became of one client in a run."""
-
-    client: int
-    time: float | None  # mean of its answers; None: it was never seen to answer
-    accuracy: float | None  # at the last evaluation
-    tested: int
-    counted: int  # rounds
-    late: int
-
-
-def client_rows(run: Run) -> list[ClientRow]:
-    """A row for each client, from the fastest to the slowest; those never seen come last."""
-    headline = [record for record in run.evaluations if record.kind == run.headline]
-    last = headline[-1] if headline else None
-    counted = Counter(client for record in run.rounds for client in record.participants)
-    late = Counter(client for record in run.rounds for client in record.late)
-    times = mean_times(run.rounds)
-    rows = [
-        ClientRow(
-            client,
-            times.get(client),
-            last.clients[client] if last and last.tested[client] else None,
-            last.tested[client] if last else 0,
-            counted[client],
-            late[client],
-        )
-        for client in range(run.config["data"]["clients"])
-    ]
-    return sorted(rows, key=lambda row: math.inf if row.time is None else row.time)
-
-
-def halves(rows: Sequence[ClientRow]) -> tuple[float | None, float | None]:
-    """Accuracy of the faster and of the slower half, weighted by test points."""
-    half = len(rows) // 2
-    return _mean(rows[:half]), _mean(rows[len(rows) - half :])
-
-
-def _mean(rows: Sequence[ClientRow]) -> float | None:
-    points = sum(row.tested for row in rows if row.accuracy is not None)
-    right = sum(row.accuracy * row.tested for row in rows if row.accuracy is not None)
-    return right / points if points else None
-
-
-def _clients(run: Run) -> list[list[float | int | None]]:
+def _clients(run: Results) -> list[list[float | int | None]]:
     """The rows in the order that the page's script knows."""
-    if run.config["data"]["clients"] > CLIENTS:
+    if population(run) > CLIENTS:
         return []
     return [
-        [row.client, _short(row.time), _short(row.accuracy), row.tested, row.counted, row.late]
+        [row.client, _short(row.time), _short(row.value), row.weight, row.counted, row.late]
         for row in client_rows(run)
     ]
 
 
-def command(config: Mapping[str, Any]) -> str | None:
-    """The command that plays this run again; None where it was not started by one."""
-    from srpfl.config import Config
+def _history(run: Results, every: int) -> dict[str, Any]:
+    """Each client's value at each evaluation of the headline kind, by the client's number; the
+    last evaluation is always there."""
+    if population(run) > CLIENTS:
+        return {"round": [], "computing": [], "values": []}
+    records = [record for record in run.evaluations if record.kind == run.headline]
+    kept = [r for i, r in enumerate(reversed(records)) if i % every == 0][::-1]
+    return {
+        "round": [record.round for record in kept],
+        "computing": [record.computing for record in kept],
+        "values": [_values(record, population(run)) for record in kept],
+    }
 
-    fields = {field.name: field.default for field in dataclasses.fields(Config)}
-    options = config.get("options")
-    if not options or not set(options) <= set(fields):
-        return None
-    words = ["srpfl", "run"]
-    for name, value in options.items():
-        if value == fields[name] and name not in ("method", "data", "seed"):
-            continue
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            words += [f"--{flag}", str(value)]
-    return shlex.join(words)
+
+def _values(record: EvaluationRecord, clients: int) -> list[float | None]:
+    """The value of each client that was tested, at its place."""
+    found: list[float | None] = [None] * clients
+    for client, value, weight in zip(record.tested, record.clients, record.weights, strict=False):
+        found[client] = _short(value) if weight else None
+    return found
 
 
 def _few(counts: Any) -> Any:
-    return counts if counts is None or len(counts) <= CLIENTS else None
-
-
-def time_unit(runs: Sequence[Run]) -> str:
-    """Seconds where the clock has them; the exponential clocks count in units of their own."""
-    kinds = {_kind(run, "clock") for run in runs}
-    return "s" if kinds and kinds <= {"RealTime", "DeviceProfiles"} else "clock units"
-
-
-def _kind(run: Run, choice: str) -> str:
-    value = run.config.get(choice)
-    return str(value.get("kind", "")) if isinstance(value, Mapping) else ""
+    """Training points by client and class, where there are classes, and not too many clients."""
+    return counts if counts and counts[0] and len(counts) <= CLIENTS else None
 
 
 @overload

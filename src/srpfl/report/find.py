@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from srpfl.errors import RunFolderError
-from srpfl.folder import CONFIG
+from srpfl.runs.folder import CONFIG
 
 
 def find_runs(paths: Sequence[str | Path]) -> list[Path]:

@@ -3,32 +3,99 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import logging
+import socket
+import sys
+import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import BoundedSemaphore
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from srpfl.errors import ConfigError, RunFolderError
-from srpfl.folder import CONFIG, EVALUATIONS, ROUNDS, RunFolder
 from srpfl.report.content import content
 from srpfl.report.find import runs_in
 from srpfl.report.page import page
-from srpfl.run import Run
+from srpfl.runs.folder import CONFIG, DIVERGED, EVALUATIONS, ROUNDS, RunFolder
+from srpfl.runs.results import Results
 
 HOST = "127.0.0.1"
+CONNECTIONS = 32  # at a time
+PATIENCE = 10.0  # seconds for a request to arrive, and again for its answer to be taken
+log = logging.getLogger("srpfl")
+
+
+class Server(ThreadingHTTPServer):
+    """A thread for each connection, for so many of them and for so long."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._places = BoundedSemaphore(CONNECTIONS)
+        super().__init__((HOST, port), handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:  # the browser asks again
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Browsers go away in the middle of an answer; that is nobody's business."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            log.warning("a request was not answered: %s: %s", type(error).__name__, error)
+
+
+class _Hasty(io.RawIOBase):
+    """What comes from a socket until the time for it is over, however slowly it drips."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection, self.end = connection, time.monotonic() + PATIENCE
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.connection.settimeout(left)
+        count = self.connection.recv_into(buffer)
+        self.connection.settimeout(PATIENCE)  # for the answer
+        return count
 
 
 def serve(folders: Sequence[Path], port: int = 0) -> ThreadingHTTPServer:
     """A server of the live report; its caller runs it. Port 0 takes any free one."""
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = PATIENCE
+
+        def setup(self) -> None:
+            super().setup()
+            self.rfile.close()
+            self.rfile = io.BufferedReader(_Hasty(self.connection))
+
         def do_GET(self) -> None:
             # A page of some other site must not read the report by way of a name for this host.
             if self.headers.get("Host", "").rsplit(":", 1)[0] not in (HOST, "localhost"):
                 return self._send(HTTPStatus.FORBIDDEN, "text/plain", "only for this machine")
-            url = urlsplit(self.path)
+            try:
+                url = urlsplit(self.path)
+            except ValueError:
+                return self._send(HTTPStatus.BAD_REQUEST, "text/plain", "this is no address")
             if url.path == "/":
                 return self._send(HTTPStatus.OK, "text/html", page(_content(folders)))
             if url.path == "/content.json":
@@ -38,7 +105,7 @@ def serve(folders: Sequence[Path], port: int = 0) -> ThreadingHTTPServer:
             return self._send(HTTPStatus.NOT_FOUND, "text/plain", "there is no such page")
 
         def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
-            body = text.encode()
+            body = text.encode(errors="backslashreplace")
             self.send_response(status)
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Cache-Control", "no-store")
@@ -50,19 +117,21 @@ def serve(folders: Sequence[Path], port: int = 0) -> ThreadingHTTPServer:
             """One line a second would drown the terminal."""
 
     try:
-        return ThreadingHTTPServer((HOST, port), Handler)
+        return Server(port, Handler)
     except (OSError, OverflowError) as error:
         raise ConfigError(f"cannot serve on port {port}: {error}") from error
 
 
 def version(folders: Sequence[Path]) -> str:
-    """Changes whenever the records of a run do."""
+    """Changes whenever the records of a run do, or who is playing it."""
     stamp = hashlib.sha256()
     for folder in _runs(folders):
         for name in (CONFIG, ROUNDS, EVALUATIONS):
             path = folder / name
             state = path.stat() if path.exists() else None
             stamp.update(f"{path} {state.st_size if state else 0}\n".encode())
+        # A process that was killed changes no file.
+        stamp.update(f"{RunFolder(folder).in_use()} {(folder / DIVERGED).exists()}\n".encode())
     return stamp.hexdigest()[:16]
 
 
@@ -73,17 +142,36 @@ def _content(folders: Sequence[Path]) -> dict[str, object]:
     for folder in _runs(folders):
         try:
             # The last line may be half written just now; that is no damage to speak of.
-            records = RunFolder(folder, say=lambda text: None)
-            run = Run(
-                records.config(), records.rounds(), records.evaluations(), counts=records.counts()
-            )
-        except RunFolderError:
+            run = Results.read(RunFolder(folder, say=lambda text: None))
+        except (RunFolderError, RecursionError):
             continue
         found.append((run, str(folder)))
-    return {
-        **content([run for run, _ in found], folders=[place for _, place in found]),
-        "live": seen,
-    }
+    try:
+        shown = _of(found)
+    except Exception:  # whatever a damaged or foreign folder leads to
+        shown = _of([one for one in found if _can_be_shown(one)])
+    return {**shown, "live": seen}
+
+
+def _of(found: Sequence[tuple[Results, str]]) -> dict[str, Any]:
+    shown = content([run for run, _ in found], folders=[place for _, place in found])
+    json.dumps(shown, allow_nan=False)  # what a browser cannot read would blank the page
+    return shown
+
+
+def _can_be_shown(one: tuple[Results, str]) -> bool:
+    """One bad run must not hide the others."""
+    try:
+        _of([one])
+    except Exception as error:
+        if one[1] not in _told:
+            _told.add(one[1])
+            log.warning("%s cannot be shown (%s): it is left out", one[1], type(error).__name__)
+        return False
+    return True
+
+
+_told: set[str] = set()  # the runs of which it was said
 
 
 def _runs(folders: Sequence[Path]) -> list[Path]:

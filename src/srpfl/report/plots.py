@@ -2,82 +2,177 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from srpfl.errors import RunFolderError
-from srpfl.report.content import client_rows, halves, time_unit
-from srpfl.report.style import Style, styles
-from srpfl.run import Run
+from srpfl.errors import ConfigError
+from srpfl.report.drawing import (
+    ACROSS,
+    DASHED,
+    DOTTED,
+    INK,
+    LATE,
+    SOFT,
+    band,
+    label_ends,
+    panels,
+    save,
+    step,
+)
+from srpfl.report.style import styles
+from srpfl.report.units import time_unit
+from srpfl.runs.clients import client_rows, halves
+from srpfl.runs.comparison import by_group, common_metric, reference
+from srpfl.runs.race import gains, played_at
+from srpfl.runs.results import Results
+from srpfl.runs.seeds import mean_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LATE = "#b4bac6"
-INK = "#1c2330"
-RC: dict[Any, Any] = {  # matplotlib's stubs know the names of its settings only as literals
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e7ec",
-    "grid.linewidth": 0.8,
-    "axes.edgecolor": "#9aa4b2",
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": "#5a6475",
-    "ytick.color": "#5a6475",
-    "axes.titlesize": "medium",
-    "svg.fonttype": "none",  # text stays text
-    "pdf.fonttype": 42,  # as journals want it
-}
 
-
-def accuracy_against_time(
-    runs: Sequence[Run],
+def metric_against_time(
+    runs: Sequence[Results],
     *,
     path: str | Path | None = None,
     communication: float | Sequence[float] = 0.0,
     target: float | None = None,
 ) -> Figure:
-    """Accuracy against simulated time, a panel for each C. Seeds of a method share its colour.
+    """The metric against simulated time, a panel for each C. Several seeds of a method are drawn as
+    their mean, with a band of one standard deviation.
 
     A run whose policy looked at C is drawn only at the C that it was played with.
     """
+    common_metric(runs)
     costs = [communication] if isinstance(communication, (int, float)) else list(communication)
-    figure, panels = _figure(len(costs), width=1 + 4.2 * len(costs), height=3.6)
-    for panel, cost in zip(panels, costs, strict=True):
-        told: set[str] = set()
-        for run, look in zip(runs, styles(runs), strict=True):
-            if run.config.get("sees_communication") and cost != run.communication:
-                continue
-            curve = run.curve(communication=cost)
-            panel.plot(
-                [point.time for point in curve],
-                [100 * point.mean for point in curve],
-                label=look.group if look.group not in told else None,
-                color=look.light,
-                linestyle=_dashes(look),
-                linewidth=1.8,
-            )
-            told.add(look.group)
-        if target is not None:
-            panel.axhline(100 * target, color="#5a6475", linewidth=0.9, linestyle=(0, (1, 3)))
-        noun = "time" if all(run.real for run in runs) else "simulated time"
-        panel.set_xlabel(f"{noun} ({time_unit(runs)})")
-        panel.set_title("" if all(run.real for run in runs) else f"C = {cost:g}")
-        panel.set_xlim(left=0)
-    panels[0].set_ylabel("accuracy (%)")
-    panels[-1].legend(loc="lower right", frameon=False)
+    figure, axes = panels(len(costs))
+    for panel, cost in zip(axes, costs, strict=True):
+        metric_panel(panel, runs, cost, target=target)
     return _done(figure, path)
 
 
-def answers_by_round(runs: Sequence[Run], *, path: str | Path | None = None) -> Figure:
+def comparison(
+    runs: Sequence[Results],
+    *,
+    path: str | Path | None = None,
+    communication: Sequence[float] = (0.0, 10.0, 100.0),
+    target: float | None = None,
+    baseline: str | None = None,
+) -> Figure:
+    """The metric against time for each C, and the speed-up of the reference pair against the
+    target."""
+    common_metric(runs)
+    groups = by_group(runs)
+    base, other = reference(groups, baseline)
+    count = len(communication) + (other is not None)
+    figure, axes = panels(count, share_y=False)
+    for panel, cost in zip(axes, communication, strict=False):
+        metric_panel(panel, runs, cost, target=target)
+    if other is not None:
+        _speedup_panel(axes[-1], groups, base, other, communication, target)
+    return _done(figure, path)
+
+
+def speedup_against_target(
+    runs: Sequence[Results],
+    *,
+    path: str | Path | None = None,
+    communication: Sequence[float] = (0.0, 10.0, 100.0),
+    baseline: str | None = None,
+) -> Figure:
+    """How many times sooner a method comes to each target than the baseline: a curve for each C,
+    with a band of one standard deviation over seeds."""
+    common_metric(runs)
+    groups = by_group(runs)
+    base, other = reference(groups, baseline)
+    if other is None:
+        raise ConfigError("a speed-up needs two methods: name runs of another one")
+    figure, axes = panels(1, size=(5.6, 3.8))
+    _speedup_panel(axes[0], groups, base, other, communication, None)
+    return _done(figure, path)
+
+
+def metric_panel(
+    panel: Axes,
+    runs: Sequence[Results],
+    cost: float,
+    *,
+    target: float | None = None,
+    label: bool = True,
+) -> None:
+    """The metric against time in one panel, with words at the ends of the lines if asked for."""
+    metric = common_metric(runs)
+    real = all(run.real for run in runs)
+    looks = {look.group: look for look in styles(runs)}
+    ends = []
+    for group, mine in by_group(runs).items():
+        look = looks[group]
+        if not played_at(mine, cost):
+            continue
+        records = [[e for e in run.evaluations if e.kind == run.headline] for run in mine]
+        points = mean_curve(records, cost)
+        if not points:
+            continue
+        x = [point.time for point in points]
+        y = [metric.scale * point.value for point in points]
+        panel.plot(x, y, label=group, color=look.light, linestyle=DASHED if look.waits else "-",
+                   marker=look.mark, markersize=4, markevery=max(1, len(x) // 8))  # fmt: skip
+        band(panel, x, y, [metric.scale * point.spread for point in points], look.light)
+        ends.append((x[-1], y[-1], group, look.light))
+    if target is not None:
+        panel.axhline(metric.scale * target, color=SOFT, linewidth=0.9, linestyle=DOTTED)
+    panel.set_xlabel(f"{'time' if real else 'simulated time'} ({time_unit(runs)})")
+    panel.set_ylabel(metric.axis)
+    panel.set_xlim(left=0)
+    if label:
+        panel.set_title("" if real else f"C = {cost:g}")
+        label_ends(panel, ends)
+
+
+def _speedup_panel(
+    panel: Axes,
+    groups: Mapping[str, Sequence[Results]],
+    base: str,
+    other: str,
+    costs: Sequence[float],
+    target: float | None,
+) -> None:
+    metric = groups[base][0].judged_by
+    ends = []
+    for place, cost in enumerate(costs):
+        points = gains(groups[base], groups[other], cost)
+        if not points:
+            continue
+        ink = step(place, len(costs))
+        x = [metric.scale * at for at, _ in points]
+        y = [each.speedup for _, each in points]
+        panel.plot(x, y, color=ink, drawstyle="steps-post")
+        band(panel, x, y, [each.spread for _, each in points], ink)
+        ends.append((x[-1], y[-1], f"C = {cost:g}", ink))
+    panel.axhline(1, color=INK, linewidth=0.8)
+    if target is not None:
+        panel.axvline(metric.scale * target, color=SOFT, linewidth=0.9, linestyle=DOTTED)
+    panel.set_yscale("log")
+    low, high = panel.get_ylim()
+    panel.set_ylim(max(low, 0.05), high)
+    ticks = [f * 10.0**e for e in range(-2, 4) for f in (1, 2, 5)]
+    inside = [tick for tick in ticks if panel.get_ylim()[0] <= tick <= high]
+    panel.set_yticks(inside, [f"{tick:g}" for tick in inside])
+    panel.minorticks_off()
+    if not metric.higher_is_better:
+        panel.invert_xaxis()
+    panel.set_xlabel(f"target: {metric.axis}")
+    panel.set_ylabel(f"times sooner than {base}")
+    panel.set_title(f"speed-up of {other}")
+    label_ends(panel, ends)
+
+
+def answers_by_round(runs: Sequence[Results], *, path: str | Path | None = None) -> Figure:
     """When each client answered in each round, who counted, and when the server went on."""
-    figure, panels = _figure(len(runs), width=1 + 4.6 * len(runs), height=3.4)
-    for panel, run, look in zip(panels, runs, styles(runs), strict=True):
+    figure, axes = panels(len(runs), size=(4.6, 3.4))
+    for panel, run, look in zip(axes, runs, styles(runs), strict=True):
         for clients, colour, name in (("late_arrivals", LATE, "too late"),
                                       ("arrivals", look.light, "counted")):  # fmt: skip
             dots = [(r.round, time) for r in run.rounds for time in getattr(r, clients)]
@@ -91,84 +186,67 @@ def answers_by_round(runs: Sequence[Run], *, path: str | Path | None = None) -> 
         _stages(panel, run)
         panel.set(xlabel="round", xlim=(0.5, len(run.rounds) + 0.5), ylim=(0, None))
         panel.set_title(look.label, pad=18)
-    panels[0].set_ylabel(f"answer after ({time_unit(runs)})")
-    panels[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, markerscale=3)
+        panel.set_ylabel(f"answer after ({time_unit(runs)})")
+    axes[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), markerscale=3)
     return _done(figure, path)
 
 
-def clients_by_speed(runs: Sequence[Run], *, path: str | Path | None = None) -> Figure:
-    """Accuracy and participation of each client, from the fastest to the slowest."""
-    figure, panels = _figure(2 * len(runs), width=1 + 4.2 * len(runs), height=4.2, rows=2)
+def clients_by_speed(runs: Sequence[Results], *, path: str | Path | None = None) -> Figure:
+    """The metric and participation of each client, from the fastest to the slowest."""
+    metric = common_metric(runs)
+    # Two panels for each run, one above the other: three runs in a row.
+    across = min(len(runs), ACROSS)
+    rows_of = [list(range(at, min(at + across, len(runs)))) for at in range(0, len(runs), across)]
+    figure, axes = panels(2 * across * len(rows_of), size=(4.2, 2.1), across=across)
+    spare = set(range(len(axes)))
     for place, (run, look) in enumerate(zip(runs, styles(runs), strict=True)):
-        above, below = panels[place], panels[len(runs) + place]
+        first = 2 * across * (place // across) + place % across
+        above, below = axes[first], axes[first + across]
+        spare -= {first, first + across}
         rows = client_rows(run)
         ranks = list(range(1, len(rows) + 1))
-        seen = [(rank, 100 * row.accuracy) for rank, row in zip(ranks, rows, strict=True)
-                if row.accuracy is not None]  # fmt: skip
+        seen = [(rank, metric.scale * row.value) for rank, row in zip(ranks, rows, strict=True)
+                if row.value is not None]  # fmt: skip
         if seen:
             x, y = zip(*seen, strict=True)
             above.scatter(x, y, s=14, color=look.light, linewidths=0)
             half = len(rows) // 2
-            fast, slow = halves(rows)
+            fast, slow = halves(run)
             for mean, left in ((fast, 0.5), (slow, len(rows) - half + 0.5)):
                 if mean is not None:
-                    above.hlines(100 * mean, left, left + half, color=INK, linewidth=1.3)
-        above.set(title=look.label, ylim=(0, 103), xlim=(0.5, len(rows) + 0.5))
+                    above.hlines(metric.scale * mean, left, left + half, color=INK, linewidth=1.3)
+        above.set(title=look.label, xlim=(0.5, len(rows) + 0.5))
+        if metric.is_share:
+            above.set(ylim=(0, 103))
+        elif seen and min(y) >= 0:
+            above.set(ylim=(0, None))
         counted = [row.counted for row in rows]
         below.bar(ranks, counted, width=0.9, color=look.light, label="counted")
         below.bar(ranks, [row.late for row in rows], width=0.9, bottom=counted, color=LATE,
                   label="late")  # fmt: skip
         below.set(xlabel="clients, fastest to slowest", xlim=(0.5, len(rows) + 0.5))
-    panels[0].set_ylabel("accuracy (%)")
-    panels[len(runs)].set_ylabel("rounds")
-    panels[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+        above.set_ylabel(metric.axis)
+        below.set_ylabel("rounds")
+    below.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    for place in spare:
+        axes[place].remove()
     return _done(figure, path)
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of its name's ending."""
-    from matplotlib import rc_context
-
-    # Without a date and with fixed names inside, the same run gives the same file.
-    undated: dict[str, dict[str, Any]] = {
-        ".svg": {"Date": None},
-        ".pdf": {"CreationDate": None, "ModDate": None},
-    }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with rc_context({**RC, "svg.hashsalt": "srpfl"}):
-            figure.savefig(path, dpi=150, metadata=undated.get(path.suffix.lower()))
-    except (OSError, ValueError) as error:
-        raise RunFolderError(f"cannot write the picture {path}: {error}") from error
-
-
 PLOTS = {
-    "accuracy": accuracy_against_time,
+    "metric": metric_against_time,
     "rounds": answers_by_round,
     "clients": clients_by_speed,
 }
 
 
-def _figure(
-    count: int, *, width: float, height: float, rows: int = 1
-) -> tuple[Figure, Sequence[Axes]]:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(RC):
-        # The figure's own canvas and not pyplot: no window system, no global state.
-        figure = Figure(figsize=(width, height), layout="constrained")
-        panels = figure.subplots(rows, count // rows, squeeze=False, sharey="row")
-    return figure, list(panels.flat)
-
-
 def _done(figure: Figure, path: str | Path | None) -> Figure:
     if path is not None:
-        save_figure(figure, Path(path))
+        save(figure, Path(path))
     return figure
 
 
-def _stages(panel: Axes, run: Run) -> None:
+def _stages(panel: Axes, run: Results) -> None:
     """Borders between stages, with the n of each above them."""
     before: tuple[int, int] | None = None
     for record in run.rounds:
@@ -180,8 +258,3 @@ def _stages(panel: Axes, run: Run) -> None:
                        xycoords=("data", "axes fraction"),
                        textcoords="offset points")  # fmt: skip
         before = (record.stage, record.wait)
-
-
-def _dashes(look: Style) -> Any:
-    lengths = [float(part) / 2 for part in look.dash.split()]
-    return (0, lengths) if lengths else "-"

@@ -1,31 +1,21 @@
-"""Names and colours of runs: the same in every plot, page and paper."""
+"""Names and colours of runs: the same in every plot, page and paper.
+
+A colour is a family: methods that differ in nothing but whom they wait for. A dashed line waits
+for everyone, a full one does not. What has no colour left has marks on its line.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from srpfl.comparison import groups_of
-from srpfl.run import Run
+from srpfl.options.methods import METHODS
+from srpfl.report.palette import DARK, DASH, LIGHT, MARKS
+from srpfl.runs.groups import family, groups_of, waits
+from srpfl.runs.results import Results
 
-# Okabe and Ito's colours, with black and yellow (each invisible on one of the two grounds)
-# replaced. The tests hold every pair apart for all kinds of colour vision, on both grounds.
-LIGHT = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D", "#9E117A"]
-DARK = ["#2D76E4", "#D24433", "#17E57E", "#DE8299", "#F7CB37", "#A7D1FC", "#F0F0F0", "#9A5690"]
-DASHES = ["", "6 3", "2 3", "8 3 2 3"]  # beyond eight methods, in SVG's notation
-
-# The slot that a method prefers, so that it looks alike in every report.
-PREFERRED = {
-    "srpfl": 0,
-    "fedrep": 1,
-    "flanp": 2,
-    "fedavg": 3,
-    "lg-srpfl": 4,
-    "lg-fedavg": 5,
-    "hf-maml": 6,
-    "fedavg-ft": 7,
-    "flanp-ft": 8,
-}
+# The slot that a family prefers, so that it looks alike in every report.
+PREFERRED = {"FedRep": 0, "FedAvgFT": 1, "LGFedAvg": 2, "HFMAML": 3, "FedAvg": 4}
 
 
 @dataclass(frozen=True)
@@ -35,6 +25,7 @@ class Style:
     label: str
     group: str
     slot: int
+    waits: bool = False
 
     @property
     def light(self) -> str:
@@ -46,11 +37,15 @@ class Style:
 
     @property
     def dash(self) -> str:
-        return DASHES[self.slot // len(LIGHT) % len(DASHES)]
+        return DASH if self.waits else ""
+
+    @property
+    def mark(self) -> str:
+        return MARKS[self.slot // len(LIGHT) % len(MARKS)]
 
 
-def styles(runs: Sequence[Run]) -> list[Style]:
-    """A style for each run: a colour for each group, a label for each run."""
+def styles(runs: Sequence[Results]) -> list[Style]:
+    """A style for each run: a colour for each family, a label for each run."""
     groups = groups_of(runs)
     slots = _slots(runs, groups)
     labels: list[str] = []
@@ -59,21 +54,46 @@ def styles(runs: Sequence[Run]) -> list[Style]:
         label = f"{group}, seed {run.config['seed']}" if len(seeds) > 1 else group
         again = sum(1 for other in labels if other == label or other.startswith(f"{label} #"))
         labels.append(f"{label} #{again + 1}" if again else label)
-    return [Style(label, group, slots[group]) for label, group in zip(labels, groups, strict=True)]
+    return [
+        Style(label, group, slots[group], waits(run))
+        for label, group, run in zip(labels, groups, runs, strict=True)
+    ]
 
 
-def _slots(runs: Sequence[Run], groups: Sequence[str]) -> dict[str, int]:
+def slot_of(method: str) -> int:
+    """The colour of a method of the literature, by its name.
+
+    >>> slot_of("srpfl") == slot_of("fedrep") == 0
+    True
+    """
+    known = METHODS.get(method)
+    return PREFERRED.get(known.algorithm.__name__, len(PREFERRED)) if known else len(PREFERRED)
+
+
+def _slots(runs: Sequence[Results], groups: Sequence[str]) -> dict[str, int]:
+    """A slot for each group. The first of a family that waits and the first that does not share
+    one; others of the family need their own, or nothing would tell them apart."""
+    shared: dict[tuple[str, bool], str] = {}
+    known_first = sorted(zip(runs, groups, strict=True), key=lambda one: one[0].name not in METHODS)
+    for run, group in known_first:
+        shared.setdefault((family(run), waits(run)), group)
+    colours: dict[str, int] = {}
     slots: dict[str, int] = {}
-    later = []
+    later: dict[str, str] = {}
     for run, group in zip(runs, groups, strict=True):
         if group in slots or group in later:
             continue
-        wish = PREFERRED.get(run.name)
-        if wish is not None and wish not in slots.values():
-            slots[group] = wish
+        kind = family(run)
+        if shared[kind, waits(run)] != group:
+            later[group] = group
+        elif kind in PREFERRED:
+            slots[group] = colours.setdefault(kind, PREFERRED[kind])
         else:
-            later.append(group)
-    free = (slot for slot in range(len(runs) + len(PREFERRED)) if slot not in slots.values())
-    for group, slot in zip(later, list(free), strict=False):
-        slots[group] = slot
+            later[group] = kind
+    taken = {*slots.values()}
+    free = iter([slot for slot in range(len(runs) + len(PREFERRED) + 1) if slot not in taken])
+    for group, kind in later.items():
+        if kind not in colours:
+            colours[kind] = next(free)
+        slots[group] = colours[kind]
     return slots

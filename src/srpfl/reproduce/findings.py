@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from srpfl.methods import METHODS
+from srpfl.options.methods import METHODS
 from srpfl.reproduce.summary import Row
 
 
@@ -46,11 +46,11 @@ def _accuracy(row: Row, twin: Row) -> str:
 
 
 def _cost(row: Row, twin: Row) -> str:
-    free, dear = row.speedup["0"], row.speedup["100"]
+    free, costly = row.speedup["0"], row.speedup["100"]
     what = f"a high cost of communication hurts {row.method}"
-    if free is None or dear is None:
+    if free is None or costly is None:
         return f"{what}: **not shown**, the target was not reached."
-    return f"{what}: {_verdict(dear < free)}, the speed-up falls from {free:.1f} to {dear:.2f}."
+    return f"{what}: {_verdict(costly < free)}, the speed-up falls from {free:.1f} to {costly:.2f}."
 
 
 def _ahead(by_name: dict[str, Row]) -> list[str]:

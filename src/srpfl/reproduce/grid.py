@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from srpfl.checkpoint import write_text
-from srpfl.config import Config, experiment
 from srpfl.errors import DivergedError, unknown
-from srpfl.folder import CONFIG
-from srpfl.methods import METHODS
-from srpfl.run import Run
-from srpfl.together import simulate_together
-from srpfl.watchers import Watcher
+from srpfl.loop.together import simulate_together
+from srpfl.loop.watchers import Watcher
+from srpfl.options.config import Config
+from srpfl.options.experiment import experiment
+from srpfl.options.methods import METHODS
+from srpfl.runs.files import write_text
+from srpfl.runs.folder import CONFIG, DIVERGED
+from srpfl.runs.run import Run
 
 # Figure 3 of the paper, then the appendix's three in their order.
 FIGURES: dict[str, dict[str, Any]] = {
@@ -48,7 +49,6 @@ MAML_BETA = 0.01
 # Training points per client where there are 100 of them. A smaller population keeps as many, so
 # that a trial with few clients does the same local work.
 POINTS = {"cifar10": 500, "cifar100": 500}
-DIVERGED = "diverged.txt"  # in the folder of a run whose loss became NaN: what happened
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from srpfl.checkpoint import write_text
 from srpfl.errors import RunFolderError
-from srpfl.folder import CONFIG
 from srpfl.reproduce.figure import draw
 from srpfl.reproduce.findings import findings
-from srpfl.reproduce.grid import DATASETS, DIVERGED, FIGURES, TRAININGS
+from srpfl.reproduce.grid import DATASETS, FIGURES, TRAININGS
 from srpfl.reproduce.summary import COSTS, Row, as_json, table
-from srpfl.run import Run
+from srpfl.runs.files import write_text
+from srpfl.runs.folder import CONFIG, DIVERGED
+from srpfl.runs.run import Run
 
 Ends = dict[str, dict[str, str]]  # by data set and run, why it could not be finished
 
@@ -70,7 +70,8 @@ def diverged(folder: Path) -> Ends:
     """The runs that could not be finished, by data set, and what became of them."""
     ends: Ends = {}
     for note in sorted(folder.glob(f"*/*/{DIVERGED}")):
-        why, *_ = note.read_text().strip().split(":")  # what to do about it is for whoever ran it
+        text = note.read_text().strip().removeprefix("training diverged: ")
+        why, *_ = text.split(":")  # what to do about it is for those who ran it
         ends.setdefault(note.parent.parent.name, {})[note.parent.name] = why
     return ends
 

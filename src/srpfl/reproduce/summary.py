@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, pstdev
 from typing import Any
 
-from srpfl.methods import METHODS
-from srpfl.records import EvaluationRecord, half_accuracies, mean_times
-from srpfl.run import Run
+from srpfl.options.methods import METHODS
+from srpfl.runs.records import EvaluationRecord, half_accuracies, mean_times
+from srpfl.runs.run import Run
 
 COSTS = (0.0, 10.0, 100.0)
 TARGET_ROUND = 40 / 150  # the twin's accuracy after this part of its rounds is the target
@@ -28,7 +28,7 @@ class Curve:
         return [int(run.config["seed"]) for run in self.runs]
 
     def final(self) -> list[float]:
-        return [self.evaluations(run)[-1].accuracy for run in self.runs]
+        return [self.evaluations(run)[-1].value for run in self.runs]
 
     def evaluations(self, run: Run) -> list[EvaluationRecord]:
         return [record for record in run.evaluations if record.kind == self.kind]
@@ -97,7 +97,7 @@ def _row(curve: Curve, known: Mapping[str, Curve]) -> Row:
 def _target(curve: Curve, run: Run) -> float:
     """The accuracy of a run at the target round: at its first evaluation there or later."""
     last = len(run.rounds)
-    return next(r.accuracy for r in curve.evaluations(run) if r.round >= TARGET_ROUND * last)
+    return next(r.value for r in curve.evaluations(run) if r.round >= TARGET_ROUND * last)
 
 
 def _times(curve: Curve, reference: Curve, cost: float) -> dict[int, float | None]:

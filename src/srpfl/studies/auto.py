@@ -1,6 +1,6 @@
 """The study of Auto: ``python -m srpfl.studies.auto linear|uneven|digits|cifar10|emnist|...``.
 
-Runs that are already there are not played again, so a study that was stopped goes on where it was.
+Runs that are there are not played again, so a study that was stopped continues where it was.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from srpfl.clock import Clock, DynamicExponential, Equal, FixedExponential, Pare
 from srpfl.linear import LinearRun, Problem, distance, method_of_moments
 from srpfl.linear.problem import Array, Clients
 from srpfl.linear.run import LinearClients, LinearFedRep
+from srpfl.loop.rounds import initial_state, play
 from srpfl.participation import Auto, Doubling, Everyone, Participation
-from srpfl.rounds import initial_state, play
 
 COMMUNICATIONS = (0.0, 0.1, 1.0, 10.0, 100.0)
 TARGETS = (1.2, 2.0, 4.0)  # times FedRep's floor
@@ -106,7 +106,7 @@ def study(
             block = held.get((clock, number, seed), [])
             if not needed <= {(row.method, row.communication) for row in block}:
                 held.pop((clock, number, seed), None)  # left behind by a study that was stopped
-    write(file, [r for r in found if (r.clock, r.clients, r.seed) in held], anew=True)
+    write(file, [r for r in found if (r.clock, r.clients, r.seed) in held], whole=True)
     for number, seed in asked:
         missing = [clock for clock in clocks if (clock, number, seed) not in held]
         if missing:
@@ -226,13 +226,15 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 
 def verdict(table: Sequence[Cell]) -> dict[str, Any]:
     """What must be shown, in numbers."""
-    dear = [cell for cell in table if cell.communication >= 1]
+    costly = [cell for cell in table if cell.communication >= 1]
     return {
         "cells": len(table),
         "at most 1.15 times the better": fmean(cell.ratio <= 1.15 for cell in table),
         "worst ratio": max(cell.ratio for cell in table),
-        "cells with C at least 1": len(dear),
-        "strictly better than both there": fmean(cell.ratio < 1 for cell in dear) if dear else None,
+        "cells with C at least 1": len(costly),
+        "strictly better than both there": fmean(cell.ratio < 1 for cell in costly)
+        if costly
+        else None,
         "worst floor over FedRep's": max(cell.floor for cell in table),
         "mean floor over FedRep's": fmean(cell.floor for cell in table),
     }
@@ -246,11 +248,11 @@ def read(file: Path) -> list[Row]:
     return [Row(**json.loads(line)) for line in lines]
 
 
-def write(file: Path, rows: Sequence[Row], *, anew: bool = False) -> None:
+def write(file: Path, rows: Sequence[Row], *, whole: bool = False) -> None:
     """Add rows to a file, all or (if the machine stops) some of them; or let it hold just these."""
     file.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(vars(row), separators=(",", ":")) + "\n" for row in rows)
-    if anew:
+    if whole:
         part = file.with_suffix(".part")
         part.write_text(text)
         part.replace(file)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from srpfl.cli.play import play_or_resume
-from srpfl.config import Config, build_participation
 from srpfl.errors import ConfigError
-from srpfl.methods import METHODS
+from srpfl.options.choices import build_participation
+from srpfl.options.config import Config
+from srpfl.options.methods import METHODS
+from srpfl.options.play import play_or_resume
 from srpfl.reproduce.grid import finished
-from srpfl.run import Run
-from srpfl.simulation import describe
+from srpfl.runs.describe import describe
+from srpfl.runs.run import Run
+from srpfl.studies.speeds import slowest_first
 
 COMMUNICATIONS = (0.0, 10.0, 100.0)
 # Where communication is free, Auto takes more and shorter rounds: it is given so many times the
@@ -56,7 +58,7 @@ SETTINGS = {
 
 
 def study(
-    name: str, runs: Path, *, seeds: Sequence[int], overrides: dict[str, Any], quiet: bool = True
+    name: str, runs: Path, *, seeds: Sequence[int], overrides: dict[str, Any]
 ) -> dict[str, Any]:
     """Train what the folder does not hold yet, and summarise all of it.
 
@@ -76,13 +78,13 @@ def study(
         folder = runs / name / f"{label}-seed{seed}"
         run = finished(folder, config)
         # What is there is summarised anywhere, also without the device that it was trained on.
-        return run if run and _is(run, config) else play_or_resume(config, folder, quiet=quiet)
+        return run if run and _is(run, config) else play_or_resume(config, folder)
 
     fedrep = [played("fedrep", seed, method="fedrep") for seed in seeds]
     schedule = [played("srpfl", seed, method="srpfl") for seed in seeds]
     auto = {
         cost: [
-            played(f"auto-C{cost:g}", seed, method="srpfl", participation="adaptive",
+            played(f"auto-C{cost:g}", seed, method="srpfl", participation="auto",
                    communication=cost, **({} if cost else {"rounds": longer}))
             for seed in seeds
         ]
@@ -93,7 +95,7 @@ def study(
 
 def _is(run: Run, config: Config) -> bool:
     """Whether this is the run that the config asks for, wherever it was played."""
-    asked, held = asdict(config), run.config["options"]
+    asked, held = config.for_folder(), run.config["options"]
     policy = describe(build_participation(config, METHODS[config.method].participation))
     return run.config["participation"] == policy and all(
         asked.get(name) == value for name, value in held.items() if name not in PLACES
@@ -130,7 +132,7 @@ def summary(
             "final": fmean(_final(run) for run in runs),
             "slow": _slow(runs) if setting.slow else None,
             "in FedRep's time": _in_the_time_of(fedrep, runs, cost),
-            "curve": [[point.round, point.mean] for point in runs[0].accuracy],
+            "curve": [[point.round, point.value] for point in runs[0].scores],
             "losses": [round(record.loss, 4) for record in runs[0].rounds],
             "waits": [[record.wait for record in run.rounds] for run in runs],
             "decisions": [record.decision for record in runs[0].rounds],
@@ -173,7 +175,7 @@ LAST = 5  # final accuracy is the mean of the last so many evaluations
 
 
 def _final(run: Run) -> float:
-    return fmean(point.mean for point in run.accuracy[-LAST:])
+    return fmean(point.value for point in run.scores[-LAST:])
 
 
 def _in_the_time_of(others: Sequence[Run], runs: Sequence[Run], cost: float) -> dict[str, float]:
@@ -188,7 +190,7 @@ def _in_the_time_of(others: Sequence[Run], runs: Sequence[Run], cost: float) -> 
         for run, other in zip(runs, others, strict=True)
     ]
     return {
-        "all": fmean(record.accuracy for record in last),
+        "all": fmean(record.value for record in last),
         "slow": fmean(
             fmean(record.clients[client] for client in _slowest(run))
             for run, record in zip(runs, last, strict=True)
@@ -199,25 +201,19 @@ def _in_the_time_of(others: Sequence[Run], runs: Sequence[Run], cost: float) -> 
 def _slow(runs: Sequence[Run]) -> float:
     """Final accuracy of the slowest fifth of the clients."""
     return fmean(
-        fmean(point.clients[client] for point in run.accuracy[-LAST:] for client in _slowest(run))
+        fmean(point.clients[client] for point in run.scores[-LAST:] for client in _slowest(run))
         for run in runs
     )
 
 
 def _slowest(run: Run) -> list[int]:
-    """The slowest fifth by the times of all rounds, whether they were waited for or not."""
-    total: dict[int, float] = {}
-    for record in run.rounds:
-        for client, time in zip(
-            record.participants + record.late, record.arrivals + record.late_arrivals, strict=True
-        ):
-            total[client] = total.get(client, 0.0) + time
-    order = sorted(total, key=lambda client: -total[client])
+    """The slowest fifth."""
+    order = slowest_first(run)
     return order[: max(1, len(order) // 5)]
 
 
 def _accuracy_at(run: Run, round: int) -> float:
-    return next(point.mean for point in run.accuracy if point.round >= round)
+    return next(point.value for point in run.scores if point.round >= round)
 
 
 def _mean_time(runs: Sequence[Run], targets: Sequence[float], cost: float) -> float | None:

@@ -15,9 +15,9 @@ from srpfl.theory.contraction import (
 )
 from srpfl.theory.order import expected_wait
 from srpfl.theory.speedup import (
-    Comparison,
+    Assumptions,
     Cost,
-    Setting,
+    Gain,
     Stage,
     compare,
     doubled,
@@ -28,9 +28,9 @@ from srpfl.theory.speedup import (
 )
 
 __all__ = [
-    "Comparison",
+    "Assumptions",
     "Cost",
-    "Setting",
+    "Gain",
     "Stage",
     "compare",
     "contract",

@@ -1,6 +1,6 @@
 """Theorem 2: the stages that the analysis asks for, and what they save.
 
-A run starts at distance 1 with n0 participants, goes on with n⁺ = min(N, 2n) once the distance is
+A run starts at distance 1 with n0 participants, continues with n⁺ = min(N, 2n) once the distance is
 at or below the doubling point X(n→n⁺), and ends at ε. Times are expected ones, for clients whose
 times are independent exponentials with rate λ in every round, and for communication C = c/λ.
 """
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class Assumptions:
     """What the analysis has to know: N, n0, a, c, ĉ and λ.
 
-    >>> Setting(clients=128, start=4, a=0.25, c=0.0, c_hat=1.4).stages
+    >>> Assumptions(clients=128, start=4, a=0.25, c=0.0, c_hat=1.4).stages
     (4, 8, 16, 32, 64, 128)
     """
 
@@ -92,7 +92,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Gain:
     """SRPFL and FedRep on the way from distance 1 to ε."""
 
     epsilon: float
@@ -119,12 +119,12 @@ def doubled(start: int, clients: int) -> tuple[int, ...]:
     return tuple(stages)
 
 
-def doubling_point(setting: Setting, n: int, following: int) -> float:
+def doubling_point(setting: Assumptions, n: int, following: int) -> float:
     """X(n→n⁺): the distance at which n⁺ participants gain more per unit of time than n.
 
     Above it, n is the better choice. For n⁺ = 2n this is X_{r+1} as the lemma's proof has it.
 
-    >>> setting = Setting(clients=128, start=4, a=0.25)
+    >>> setting = Assumptions(clients=128, start=4, a=0.25)
     >>> round(doubling_point(setting, 64, 128), 4)
     0.5616
     """
@@ -133,13 +133,13 @@ def doubling_point(setting: Setting, n: int, following: int) -> float:
     return limit(n, start=setting.start, a=setting.a) * (1 + gain)
 
 
-def compare(setting: Setting) -> Comparison:
+def compare(setting: Assumptions) -> Gain:
     """Rounds, distances and expected times of SRPFL, stage by stage, and of FedRep.
 
     Rounds are counted on the contraction itself. The first stages may get none: the limits at n0,
     2n0 and 4n0 are above 1, so that a run that starts at distance 1 has nothing to gain there.
 
-    >>> answer = compare(Setting(clients=128, start=4, a=0.25, c=0.0, c_hat=1.4))
+    >>> answer = compare(Assumptions(clients=128, start=4, a=0.25, c=0.0, c_hat=1.4))
     >>> [(stage.n, stage.rounds) for stage in answer.stages]
     [(4, 0), (8, 0), (16, 0), (32, 3), (64, 20), (128, 2)]
     >>> answer.fedrep.rounds, round(answer.speedup, 2)
@@ -155,7 +155,7 @@ def compare(setting: Setting) -> Comparison:
         distance = distance_after(rounds, n, start=setting.start, a=setting.a, distance=distance)
         stages.append(Stage(n, rounds, distance, rounds * setting.round_time(n)))
     alone = rounds_to(epsilon, setting.clients, start=setting.start, a=setting.a)
-    return Comparison(
+    return Gain(
         epsilon=epsilon,
         stages=tuple(stages),
         srpfl=Cost(math.fsum(stage.time for stage in stages), sum(s.rounds for s in stages)),
@@ -164,13 +164,13 @@ def compare(setting: Setting) -> Comparison:
     )
 
 
-def optimal_schedule(setting: Setting) -> Doubling:
+def optimal_schedule(setting: Assumptions) -> Doubling:
     """The stages of the analysis, as a participation policy that a run can use directly.
 
     It asks N clients a round. Stages without rounds are left out, and the last stage, all N, goes
     on for as long as the run does.
 
-    >>> optimal_schedule(Setting(clients=128, start=4, a=0.25)).schedule
+    >>> optimal_schedule(Assumptions(clients=128, start=4, a=0.25)).schedule
     ((32, 3), (64, 20), (128, 2))
     """
     from srpfl.participation import Doubling
@@ -180,7 +180,7 @@ def optimal_schedule(setting: Setting) -> Doubling:
     return Doubling(sample=setting.clients, schedule=tuple(schedule))
 
 
-def lemma_rounds(setting: Setting) -> tuple[float | None, ...]:
+def lemma_rounds(setting: Assumptions) -> tuple[float | None, ...]:
     """The closed form of the lemma for the rounds of each stage, beside `compare`'s exact count.
 
     It is the real number of rounds from one doubling point to the next,
@@ -189,7 +189,7 @@ def lemma_rounds(setting: Setting) -> tuple[float | None, ...]:
     The first stage has no doubling point to start from (None). The last stage is the proof of
     Theorem 2's 2·log(1/(ĉ−1)) / log(1/(1−a)), which holds once log₂ N ≥ (c+1)/√2.
 
-    >>> [t and round(t, 1) for t in lemma_rounds(Setting(clients=128, start=4, a=0.25))]
+    >>> [t and round(t, 1) for t in lemma_rounds(Assumptions(clients=128, start=4, a=0.25))]
     [None, 7.6, 8.0, 9.1, 19.6, 6.4]
     """
     n = setting.stages

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 from srpfl.errors import ConfigError
-from srpfl.records import EvaluationRecord, RoundRecord
-from srpfl.run import Run
-from srpfl.watchers import Watcher
+from srpfl.loop.watchers import Watcher
+from srpfl.runs.metric import Metric
+from srpfl.runs.records import EvaluationRecord, RoundRecord
+from srpfl.runs.results import Results
 
 
 class Tracker(Watcher):
     """Hands a run's numbers to a package that keeps them.
 
-    A tracker overrides ``start``, ``log`` and ``finish``. When one of them fails (a full disk, a
-    server that is gone) it says so once and tracks no more of this run.
+    A tracker overrides ``start``, ``log`` and ``finish``, and ``spread`` if it can show how a
+    number is spread over the clients. Every number comes with its round and with the time of the
+    run's clock: on a simulated clock a round has a length, and that is what is compared. When a
+    step fails (a full disk, a server that is gone) the tracker says so once and tracks no more of
+    this run.
     """
 
     package: str  # that must be there
@@ -34,8 +38,11 @@ class Tracker(Watcher):
     def start(self, name: str, done: int) -> None:
         raise NotImplementedError
 
-    def log(self, metrics: Mapping[str, float], round: int) -> None:
+    def log(self, metrics: Mapping[str, float], round: int, time: float) -> None:
         raise NotImplementedError
+
+    def spread(self, name: str, values: Sequence[float], round: int, time: float) -> None:
+        """A number of each client."""
 
     def finish(self) -> None:
         raise NotImplementedError
@@ -47,13 +54,19 @@ class Tracker(Watcher):
         self._try(lambda: self.start(name, done))
 
     def round(self, record: RoundRecord) -> None:
-        self._try(lambda: self.log(metrics_of(record, self._cost), record.round))
+        self._log(record)
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        self._try(lambda: self.log(metrics_of(record, self._cost), record.round))
+        self._log(record)
+        name, time = f"{record.metric}/{record.kind}/clients", record.time(self._cost)
+        self._try(lambda: self.spread(name, tested_of(record), record.round, time))
 
     def end(self) -> None:
         self._try(self.finish)
+
+    def _log(self, record: RoundRecord | EvaluationRecord) -> None:
+        cost = self._cost
+        self._try(lambda: self.log(metrics_of(record, cost), record.round, record.time(cost)))
 
     @property
     def _cost(self) -> float:
@@ -73,14 +86,19 @@ class Tracker(Watcher):
             )
 
 
+def tested_of(record: EvaluationRecord) -> list[float]:
+    """The values of the clients that have test samples."""
+    return [v for v, weight in zip(record.clients, record.weights, strict=True) if weight]
+
+
 def metrics_of(record: RoundRecord | EvaluationRecord, communication: float) -> dict[str, float]:
     """The numbers of a record, by the names that they have in every tracker."""
     if isinstance(record, EvaluationRecord):
-        tested = [a for a, points in zip(record.clients, record.tested, strict=True) if points]
-        return {
-            f"accuracy/{record.kind}": record.accuracy,
-            f"accuracy/{record.kind}/worst client": min(tested, default=0.0),
-        }
+        tested = tested_of(record)
+        metric = Metric(record.metric, record.higher_is_better)
+        name = f"{record.metric}/{record.kind}"
+        # Where nobody was tested, the value stands for everyone.
+        return {name: record.value, f"{name}/worst client": metric.worst(tested or [record.value])}
     decided = {
         f"decision/{name}": float(value)
         for name, value in record.decision.items()
@@ -97,6 +115,19 @@ def metrics_of(record: RoundRecord | EvaluationRecord, communication: float) -> 
     }
 
 
+def hyperparameters(config: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
+    """The choices of a run that tables of runs are sorted by: plain values by dotted name."""
+    chosen = {name: config[name] for name in CHOSEN if name in config}
+    kinds = (str, int, float, bool)
+    return {name: value for name, value in flat(chosen).items() if isinstance(value, kinds)}
+
+
+CHOSEN = (
+    *("algorithm", "participation", "clock", "task", "data"),
+    *("rounds", "seed", "communication", "precision"),
+)
+
+
 def flat(value: Any, name: str = "") -> dict[str, Any]:
     """A config as dotted names and plain values."""
     if not isinstance(value, Mapping):
@@ -107,7 +138,7 @@ def flat(value: Any, name: str = "") -> dict[str, Any]:
     return found
 
 
-def replay(run: Run, *watchers: Watcher) -> None:
+def replay(run: Results, *watchers: Watcher) -> None:
     """Show a run that is over to watchers, as if it were played now."""
     for watcher in watchers:
         watcher.setting(run.config)

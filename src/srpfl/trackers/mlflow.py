@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from srpfl.trackers.base import Tracker, flat
 
 LONGEST = 500  # characters of a parameter that every MLflow store takes
 BATCH = 100  # parameters at once
+OTHERS = re.compile(r"[^\w.\-/ ]")  # characters that a metric's name cannot have there
 
 
 class MLflow(Tracker):
     """Logs to MLflow; ``uri`` is a server's or a file's, such as ``sqlite:///mlflow.db``.
 
-    Without one, MLflow's own setting counts (MLFLOW_TRACKING_URI).
+    Without one, MLflow's own setting counts (MLFLOW_TRACKING_URI). Timestamps are the run's clock;
+    how clients differ is kept as quantiles.
     """
 
     package, extra = "mlflow", "mlflow"
@@ -40,13 +44,20 @@ class MLflow(Tracker):
         for first in range(0, len(params), BATCH):
             self._client.log_batch(self._run, params=params[first : first + BATCH])
 
-    def log(self, metrics: Mapping[str, float], round: int) -> None:
+    def log(self, metrics: Mapping[str, float], round: int, time: float) -> None:
         from mlflow.entities import Metric
 
-        now = int(1000 * time.time())
+        now = int(1000 * time)  # the run's clock: MLflow's axis "time" counts from the first
         self._client.log_batch(
-            self._run, [Metric(name, value, now, round) for name, value in metrics.items()]
+            self._run,
+            [Metric(OTHERS.sub("_", name), value, now, round) for name, value in metrics.items()],
         )
+
+    def spread(self, name: str, values: Sequence[float], round: int, time: float) -> None:
+        if not values:
+            return
+        parts = zip(("10 %", "50 %", "90 %"), np.quantile(values, (0.1, 0.5, 0.9)), strict=True)
+        self.log({f"{name}/{part}": float(value) for part, value in parts}, round, time)
 
     def finish(self) -> None:
         self._client.set_terminated(self._run)

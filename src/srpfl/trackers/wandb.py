@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -39,8 +39,18 @@ class WandB(Tracker):
             settings=wandb.Settings(silent=True, console="off"),
         )
 
-    def log(self, metrics: Mapping[str, float], round: int) -> None:
-        self._run.log(dict(metrics), step=round)
+        # Curves are drawn against the run's clock, not against rounds.
+        self._run.define_metric("time")
+        self._run.define_metric("*", step_metric="time")
+
+    def log(self, metrics: Mapping[str, float], round: int, time: float) -> None:
+        self._run.log({**metrics, "time": time}, step=round)
+
+    def spread(self, name: str, values: Sequence[float], round: int, time: float) -> None:
+        import wandb
+
+        if values:
+            self._run.log({name: wandb.Histogram(list(values))}, step=round)
 
     def finish(self) -> None:
         self._run.finish()

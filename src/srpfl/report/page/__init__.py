@@ -12,11 +12,21 @@ from typing import Any
 
 SCRIPTS = [
     "draw.js",
+    "scales.js",
+    "tip.js",
+    "state.js",
+    "race.js",
     "curves.js",
+    "gains.js",
+    "table.js",
     "timeline.js",
+    "tenths.js",
     "clients.js",
+    "histories.js",
+    "replay.js",
     "partition.js",
     "settings.js",
+    "save.js",
     "live.js",
     "main.js",
 ]

@@ -1,43 +1,40 @@
-// Client by client, from the fastest to the slowest: accuracy above, participation below.
+// Client by client, from the fastest to the slowest: the metric above, participation below.
 
-const [CLIENT, SPEED, ACCURACY, TESTED, COUNTED, LATE] = [0, 1, 2, 3, 4, 5];
+const [CLIENT, SPEED, VALUE, WEIGHT, COUNTED, LATE] = [0, 1, 2, 3, 4, 5];
 
 function drawClients() {
   const parent = byId("clients");
   parent.replaceChildren();
-  parent.classList.toggle("many", visible().length > 4);
-  for (const run of visible()) {
-    if (run.clients.length) drawClientPanel(parent, run);
+  const runs = chosenRuns();
+  parent.classList.toggle("many", runs.length > 4);
+  const values = runs.flatMap((run) => run.clients.map((client) => client[VALUE])).filter((value) => value !== null);
+  const span = metric().share ? [0, 100] : ends([0, ...values], false); // the same for all
+  for (const run of runs) {
+    if (run.clients.length) drawClientPanel(parent, run, span);
   }
-  if (!parent.children.length) parent.append(html("p", { class: "note" }, "There are too many clients to show them one by one."));
+  const many = runs.filter((run) => !run.clients.length && run.population > 0);
+  if (many.length) parent.append(html("p", { class: "note" }, `${many.map((run) => run.group).join(", ")}: ${many[0].population} clients are too many to show one by one.`));
 }
 
-function halfMean(clients) {
-  const tested = clients.filter((client) => client[ACCURACY] !== null);
-  const total = tested.reduce((sum, client) => sum + client[TESTED], 0);
-  return total ? tested.reduce((sum, client) => sum + client[ACCURACY] * client[TESTED], 0) / total : null;
-}
-
-function drawClientPanel(parent, run) {
+function drawClientPanel(parent, run, [low, high]) {
   const half = Math.floor(run.clients.length / 2);
-  const fast = halfMean(run.clients.slice(0, half));
-  const slow = halfMean(run.clients.slice(run.clients.length - half));
-  const words = fast === null ? "not evaluated yet" : `faster half ${percent(fast)}, slower half ${percent(slow)}`;
+  const [fast, slow] = run.halves;
+  const words = fast === null ? "not evaluated yet" : `faster half ${shown(fast)}, slower half ${shown(slow)}`;
   const holder = html("div", {}, heading(run, words));
   parent.append(holder);
-  const { node, pen, width, height } = canvas(holder, 300, `Accuracy and participation by client, ${run.label}`);
+  const { node, pen, width, height } = canvas(holder, 300, `${capital(metric().title)} and participation by client, ${run.label}`);
   const [left, right] = [46, width - 8];
   const xs = scale(-0.5, run.clients.length - 0.5, left, right);
   const wide = xs(1) - xs(0);
 
-  const ys = scale(0, 100, 178, 8);
-  verticalAxis(pen, ys, { left, right, ticks: [0, 25, 50, 75, 100], label: "accuracy (%)" });
+  const ys = scale(low, high, 178, 8);
+  verticalAxis(pen, ys, { left, right, ticks: metric().share ? [0, 25, 50, 75, 100] : ys.ticks(5), label: metric().axis });
   const size = Math.max(2, Math.min(6, wide * 0.75));
   pen.fillStyle = colour(run);
   run.clients.forEach((client, i) => {
-    if (client[ACCURACY] === null) return;
+    if (client[VALUE] === null) return;
     pen.beginPath();
-    pen.arc(xs(i), ys(100 * client[ACCURACY]), size / 2, 0, 7);
+    pen.arc(xs(i), ys(drawn(client[VALUE])), size / 2, 0, 7);
     pen.fill();
   });
   pen.strokeStyle = css("--ink");
@@ -45,8 +42,8 @@ function drawClientPanel(parent, run) {
   for (const [value, from, to] of [[fast, -0.5, half - 0.5], [slow, run.clients.length - half - 0.5, run.clients.length - 0.5]]) {
     if (value === null) continue;
     pen.beginPath();
-    pen.moveTo(xs(from) + 2, ys(100 * value));
-    pen.lineTo(xs(to) - 2, ys(100 * value));
+    pen.moveTo(xs(from) + 2, ys(drawn(value)));
+    pen.lineTo(xs(to) - 2, ys(drawn(value)));
     pen.stroke();
   }
 
@@ -70,7 +67,8 @@ function drawClientPanel(parent, run) {
     const client = run.clients[i];
     if (!client) return tip.hide();
     tip.show(event, ...tipRows(`client ${client[CLIENT]}, ${i + 1} of ${run.clients.length} by speed`, [
-      ["accuracy", `${percent(client[ACCURACY])} of ${client[TESTED]} points`],
+      [metric().title, shown(client[VALUE])],
+      ["test weight", number(client[WEIGHT], 6)],
       ["mean time", number(client[SPEED])],
       ["counted", `${client[COUNTED]} rounds`],
       ["late", `${client[LATE]} rounds`],

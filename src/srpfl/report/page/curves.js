@@ -1,53 +1,67 @@
-// Accuracy against time, for the C of the slider; and time to the target as a table.
-
-// The C that a run is shown at; null where it cannot be shown at the slider's.
-function costOf(run, cost = view.cost) {
-  if (!run.fixed) return cost;
-  return run.real || run.communication === cost ? run.communication : null;
-}
-
-function points(run, cost) {
-  const curve = run.curves[view.kind] || (view.kind === "headline" ? run.curves[run.headline] : null);
-  if (!curve || cost === null) return [];
-  return curve.round.map((round, i) => ({
-    round, time: curve.computing[i] + cost * round, accuracy: curve.accuracy[i],
-  }));
-}
-
-function timeTo(run, target, cost) {
-  if (target === null) return null;
-  const hit = points(run, cost).find((point) => point.accuracy >= target);
-  return hit ? hit.time : null;
-}
+// The metric against time, for the C of the slider.
 
 function drawCurves() {
   const parent = byId("curves");
-  const runs = visible();
   const along = view.axis === "time" ? (point) => point.time : (point) => point.round;
-  const lines = runs.map((run) => ({ run, points: points(run, costOf(run)) }));
+  const lines = groupsOf(visible()).map((group) => ({ group, run: members(group)[0], points: meanPoints(group, view.cost) }));
   const all = lines.flatMap((line) => line.points);
-  const accuracies = all.map((point) => 100 * point.accuracy);
-  const low = Math.max(0, Math.floor(Math.min(100, ...accuracies) / 10) * 10);
-  const high = Math.min(100, Math.ceil((Math.max(0, ...accuracies) + 0.5) / 10) * 10);
-  const end = Math.max(...all.map(along), 1e-9);
+  const values = all.map((point) => drawn(point.value));
+  const log = canLog(values) && byId("value-log").checked;
+  const held = withTarget(values, log);
+  const [low, high] = log ? [smallest(held) / 1.1, largest(held) * 1.1] : ends(held, metric().share);
+  byId("value-log-control").hidden = !canLog(values);
+  const end = all.length ? Math.max(...all.map(along), 1e-9) : 1;
+  const width = Math.max(280, parent.clientWidth);
   const { root, xs, ys, margin } = frame(parent, {
-    width: Math.max(300, parent.clientWidth), height: 380,
-    x: [0, all.length ? end : 1], y: all.length ? [low, high] : [0, 100],
-    xLabel: view.axis === "time" ? timeName(runs) + costWords() : "round", yLabel: "accuracy (%)",
-    label: "Accuracy against time",
+    width, height: 380, x: [0, end], y: [low, high], log, room: roomFor(lines.map((line) => line.group), width),
+    xLabel: view.axis === "time" ? timeName(visible()) + costWords() : "round", yLabel: metric().axis,
+    label: `${capital(metric().title)} against ${view.axis === "time" ? "time" : "rounds"}`,
   });
-  if (view.target !== null && 100 * view.target >= low && 100 * view.target <= high) {
-    const y = ys(100 * view.target);
+  const inside = view.target !== null && drawn(view.target) >= low && drawn(view.target) <= high;
+  if (inside) {
+    const y = ys(drawn(view.target));
     root.append(svg("line", { class: "goal", x1: margin.left, x2: xs(end), y1: y, y2: y }));
-    root.append(svg("text", { x: xs(end) - 2, y: y - 5, "text-anchor": "end" }, `target ${(100 * view.target).toFixed(1)} %`));
   }
-  for (const { run, points } of lines) {
-    const path = points.map((p, i) => `${i ? "L" : "M"}${xs(along(p)).toFixed(1)} ${ys(100 * p.accuracy).toFixed(1)}`);
-    root.append(svg("path", {
-      class: "curve", d: path.join("") || "M0 0", stroke: colour(run), "stroke-dasharray": dash(run), "data-run": run.label,
-    }));
+  for (const { group, run, points } of lines) drawLine(root, { group, run, points, xs, ys, along, low });
+  if (inside) {
+    const y = ys(drawn(view.target)) + (metric().higher ? 14 : -5); // on the side that curves leave
+    root.append(svg("text", { class: "over", x: xs(end) - 2, y, "text-anchor": "end" }, `target ${shown(view.target)}`));
+  }
+  if (margin.right > 14) {
+    labelEnds(root, lines.filter((line) => line.points.length).map(({ group, run, points }) => ({
+      x: xs(along(points.at(-1))), y: ys(drawn(points.at(-1).value)), words: group, ink: colour(run),
+    })), 340);
   }
   hoverCurves(root, lines, { xs, ys, margin, along });
+}
+
+function drawLine(root, { group, run, points, xs, ys, along, low }) {
+  const place = (point, away = 0) => [xs(along(point)), ys(Math.max(low, drawn(point.value + away * point.spread)))];
+  if (points.some((point) => point.spread)) {
+    root.append(svg("path", { class: "band", d: bandOf(points.map((p) => place(p, -1)), points.map((p) => place(p, 1))), fill: colour(run) }));
+  }
+  root.append(svg("path", {
+    class: "curve", d: pathOf(points.map((point) => place(point))) || "M0 0", stroke: colour(run), "stroke-dasharray": dash(run), "data-group": group,
+  }));
+  const marks = Math.floor(run.slot / CONTENT.palette.light.length); // colours that are used again
+  if (!marks) return;
+  const every = Math.max(1, Math.floor(points.length / 8));
+  points.filter((_, i) => i % every === 0).map((point) => place(point)).forEach(([x, y]) => {
+    root.append(marks % 2
+      ? svg("circle", { cx: x, cy: y, r: 3.5, fill: colour(run) })
+      : svg("rect", { x: x - 3, y: y - 3, width: 6, height: 6, fill: colour(run) }));
+  });
+}
+
+// Where values of very different sizes follow each other, as perplexities may.
+const canLog = (values) => !metric().share && smallest(values) > 0 && largest(values) > 5 * smallest(values);
+
+// The target is in the picture too, unless it is so far away that the curves would shrink.
+function withTarget(values, log) {
+  if (view.target === null || metric().share || (log && view.target <= 0)) return values;
+  const [least, most] = [smallest(values), largest(values)];
+  const away = Math.max(least - view.target, view.target - most);
+  return away < most - least ? [...values, view.target] : values;
 }
 
 function costWords() {
@@ -62,7 +76,7 @@ function hoverCurves(root, lines, { xs, ys, margin, along }) {
   root.append(marks);
   root.addEventListener("pointermove", (event) => {
     const box = root.getBoundingClientRect();
-    const place = xs.inverse(event.clientX - box.left);
+    const place = xs.inverse(((event.clientX - box.left) * root.viewBox.baseVal.width) / box.width);
     const found = [];
     for (const { run, points } of lines) {
       const last = points.findLast((point) => along(point) <= place);
@@ -73,65 +87,16 @@ function hoverCurves(root, lines, { xs, ys, margin, along }) {
     hair.setAttribute("x1", xs(place));
     hair.setAttribute("x2", xs(place));
     for (const [run, point] of found) {
-      marks.append(svg("circle", { cx: xs(along(point)), cy: ys(100 * point.accuracy), r: 4, fill: colour(run) }));
+      marks.append(svg("circle", { cx: xs(along(point)), cy: ys(drawn(point.value)), r: 4, fill: colour(run) }));
     }
     marks.setAttribute("visibility", "visible");
-    found.sort((a, b) => b[1].accuracy - a[1].accuracy);
+    found.sort((a, b) => (metric().higher ? 1 : -1) * (b[1].value - a[1].value)); // the best first
     const title = view.axis === "time" ? `by time ${number(place, 4)}` : `by round ${Math.floor(place)}`;
-    tip.show(event, ...tipRows(title, found.map(([run, p]) => [run, percent(p.accuracy), `round ${p.round}`, `time ${number(p.time, 4)}`])));
+    tip.show(event, ...tipRows(title, found.map(([run, p]) => [run, shown(p.value, p.spread), `round ${p.round}`, `time ${number(p.time, 4)}`])));
   });
   const leave = () => {
     marks.setAttribute("visibility", "hidden");
     tip.hide();
   };
   root.addEventListener("pointerleave", leave);
-}
-
-// One row for each group of seeds. The mean stands only where every seed got there.
-function drawTable() {
-  const parent = byId("table");
-  const groups = [...new Set(CONTENT.runs.map((run) => run.group))];
-  const members = (group) => CONTENT.runs.filter((run) => run.group === group);
-  const costs = allReal() ? [view.cost] : [...new Set([0, 10, 100, view.cost])].sort((a, b) => a - b);
-  const at = (cost) => (allReal() ? "" : `C = ${number(cost)}`);
-  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const time = (group, cost) => {
-    const times = members(group).map((run) => timeTo(run, view.target, costOf(run, cost)));
-    return times.every((value) => value !== null) ? mean(times) : null;
-  };
-  const twin = (group) => {
-    const wanted = members(group)[0].twin;
-    return groups.find((other) => members(other)[0].name === wanted) || groups[0];
-  };
-  const shown = (group, cost) => members(group).every((run) => costOf(run, cost) !== null);
-  const now = (cost) => ({ class: cost === view.cost ? "now" : "" });
-  const head = html("tr", {}, html("th", {}, "method"), html("th", {}, "last accuracy"));
-  for (const cost of costs) head.append(html("th", now(cost), "time to target", html("br"), at(cost)));
-  head.append(html("th", {}, "speed-up", html("br"), "over"));
-  for (const cost of costs) head.append(html("th", now(cost), "speed-up", html("br"), at(cost)));
-  const body = html("tbody");
-  for (const group of groups) {
-    const last = members(group).map((run) => points(run, 0).at(-1)).filter(Boolean);
-    const seeds = members(group).length > 1 ? ` (${members(group).length} seeds)` : "";
-    const row = html("tr", { "data-group": group },
-      html("td", {}, swatch(members(group)[0]), group + seeds),
-      html("td", {}, last.length ? percent(mean(last.map((point) => point.accuracy))) : "–"));
-    for (const cost of costs) {
-      const value = time(group, cost);
-      const words = !shown(group, cost) ? "–" : value === null ? "not reached" : number(value, 4);
-      row.append(html("td", { class: `${now(cost).class} ${value === null ? "none" : ""}` }, words));
-    }
-    row.append(html("td", { class: "none" }, twin(group) === group ? "" : twin(group)));
-    for (const cost of costs) {
-      const [slow, fast] = [time(twin(group), cost), time(group, cost)];
-      const words = twin(group) === group ? "" : slow !== null && fast ? `${(slow / fast).toFixed(2)}×` : "–";
-      row.append(html("td", now(cost), words));
-    }
-    body.append(row);
-  }
-  parent.replaceChildren(html("table", {}, html("thead", {}, head), body));
-  const hidden = CONTENT.runs.filter((run) => costOf(run) === null);
-  byId("hidden-note").textContent = hidden
-    .map((run) => `${run.label} was played with C = ${number(run.communication)} and its policy looks at C, so it is shown only there.`)
-    .join(" ");
 }

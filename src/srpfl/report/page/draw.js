@@ -1,4 +1,5 @@
-// Scales, axes, numbers and the tooltip: what all charts have in common.
+// Nodes, numbers, colours and frames: what all charts have in common.
+
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -21,35 +22,6 @@ function html(name, attributes = {}, ...children) {
 
 const byId = (id) => document.getElementById(id);
 
-function scale(low, high, from, to) {
-  const span = high - low || 1;
-  const at = (value) => from + ((value - low) / span) * (to - from);
-  at.inverse = (pixel) => low + ((pixel - from) / (to - from)) * span;
-  at.ticks = (count) => niceTicks(low, high, count);
-  return at;
-}
-
-function logScale(low, high, from, to) {
-  const inner = scale(Math.log10(low), Math.log10(high), from, to);
-  const at = (value) => inner(Math.log10(Math.max(value, low)));
-  at.inverse = (pixel) => 10 ** inner.inverse(pixel);
-  at.ticks = () => {
-    const found = [];
-    for (let e = Math.ceil(Math.log10(low)); 10 ** e <= high; e++) found.push(10 ** e);
-    return found;
-  };
-  return at;
-}
-
-function niceTicks(low, high, count) {
-  const rough = (high - low) / count || 1;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
-  const found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(k * step);
-  return found;
-}
-
 function number(value, digits = 3) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0";
@@ -58,29 +30,48 @@ function number(value, digits = 3) {
   return value.toFixed(places).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
 
-const percent = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(1) + " %");
+// A value of the metric in words, as the library's tables have it.
+function shown(value, spread = 0) {
+  if (value === null || value === undefined) return "–";
+  if (metric().share) return `${(100 * value).toFixed(1)}${spread ? ` ± ${(100 * spread).toFixed(1)}` : ""} %`;
+  return number(value, 4) + (spread ? ` ± ${number(spread, 2)}` : "");
+}
+
+const drawn = (value) => (metric().share ? 100 * value : value); // on an axis
+const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 
 const turn = (list, place) => list[place % list.length];
 // Math.max(...values) breaks on very long lists.
 const largest = (values) => values.reduce((most, value) => Math.max(most, value), -Infinity);
+const smallest = (values) => values.reduce((least, value) => Math.min(least, value), Infinity);
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// Dark where the reader's system is, but never on paper.
 const darkGround = matchMedia("(prefers-color-scheme: dark)");
-const colour = (run) => turn(CONTENT.palette[darkGround.matches ? "dark" : "light"], run.slot);
-const dash = (run) => turn(CONTENT.palette.dashes, Math.floor(run.slot / CONTENT.palette.light.length));
+let printing = false;
+const isDark = () => darkGround.matches && !printing;
+const colour = (run) => turn(CONTENT.palette[isDark() ? "dark" : "light"], run.slot);
+const dash = (run) => (run.waits ? CONTENT.palette.dash : "");
+
+// A colour for the place-th of some values that grow, as C does.
+function stepColour(place, count) {
+  const steps = CONTENT.palette[isDark() ? "darkSteps" : "lightSteps"];
+  return steps[count > 1 ? Math.round((place * (steps.length - 1)) / (count - 1)) : 1];
+}
 
 function timeName(runs, short = false) {
   const real = runs.length > 0 && runs.every((run) => run.real);
-  const seconds = runs.length > 0 && runs.every((run) => run.unit === "s");
-  const noun = real ? "time" : short ? "time" : "simulated time";
-  return `${noun} (${seconds ? "s" : "clock units"})`;
+  const units = [...new Set(runs.map((run) => run.unit))];
+  const noun = real || short ? "time" : "simulated time";
+  return `${noun} (${units.length === 1 ? units[0] : "clock units"})`;
 }
 
 // A chart's frame in SVG: grid, ticks, labels. Returns the scales and the node to draw into.
-function frame(parent, { width, height, x, y, xLabel, yLabel, yFormat = number, label }) {
-  const margin = { left: 52, right: 14, top: 10, bottom: 40 };
-  const xs = scale(x[0], x[1], margin.left, width - margin.right);
-  const ys = scale(y[0], y[1], height - margin.bottom, margin.top);
+function frame(parent, { width, height, x, y, xLabel, yLabel, yFormat = number, xTicks = null, xFormat = number, log = false, backwards = false, room = 14, label }) {
+  const margin = { left: 52, right: room, top: 10, bottom: 40 };
+  const [from, to] = backwards ? [width - margin.right, margin.left] : [margin.left, width - margin.right];
+  const xs = scale(x[0], x[1], from, to);
+  const ys = (log ? logScale : scale)(y[0], y[1], height - margin.bottom, margin.top);
   const root = svg("svg", {
     class: "plot", viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label,
   });
@@ -88,15 +79,39 @@ function frame(parent, { width, height, x, y, xLabel, yLabel, yFormat = number, 
     root.append(svg("line", { class: "grid", x1: margin.left, x2: width - margin.right, y1: ys(tick), y2: ys(tick) }));
     root.append(svg("text", { x: margin.left - 8, y: ys(tick) + 4, "text-anchor": "end" }, yFormat(tick)));
   }
-  for (const tick of xs.ticks(Math.max(3, Math.round(width / 110)))) {
+  for (const tick of xTicks || xs.ticks(Math.max(3, Math.round(width / 110)))) {
     root.append(svg("line", { class: "axis", x1: xs(tick), x2: xs(tick), y1: height - margin.bottom, y2: height - margin.bottom + 4 }));
-    root.append(svg("text", { x: xs(tick), y: height - margin.bottom + 18, "text-anchor": "middle" }, number(tick)));
+    root.append(svg("text", { x: xs(tick), y: height - margin.bottom + 18, "text-anchor": "middle" }, xFormat(tick)));
   }
   root.append(svg("line", { class: "axis", x1: margin.left, x2: width - margin.right, y1: height - margin.bottom, y2: height - margin.bottom }));
   root.append(svg("text", { x: (margin.left + width - margin.right) / 2, y: height - 4, "text-anchor": "middle" }, xLabel));
   root.append(svg("text", { transform: `translate(13 ${(height - margin.bottom + margin.top) / 2}) rotate(-90)`, "text-anchor": "middle" }, yLabel));
   parent.replaceChildren(root);
   return { root, xs, ys, margin };
+}
+
+const pathOf = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+
+// A band between two lines of the same length.
+function bandOf(low, high) {
+  return low.length > 1 ? `${pathOf(low)}L${pathOf([...high].reverse()).slice(1)}Z` : "";
+}
+
+// Words beside the ends of lines, moved apart where they would lie on each other.
+function labelEnds(root, ends, bottom) {
+  const apart = 14;
+  const placed = ends.map((end) => ({ ...end })).sort((a, b) => a.y - b.y);
+  placed.forEach((end, i) => { if (i) end.y = Math.max(end.y, placed[i - 1].y + apart); });
+  for (let i = placed.length - 1, most = bottom; i >= 0; i--, most = placed[i + 1].y - apart) placed[i].y = Math.min(placed[i].y, most);
+  for (const { x, y, words, ink } of placed) {
+    root.append(svg("line", { x1: x + 4, x2: x + 10, y1: y, y2: y, "stroke-width": 4, stroke: ink }));
+    root.append(svg("text", { class: "end", x: x + 13, y: y + 4 }, words));
+  }
+}
+
+// Room for such words to the right; none where the page is narrow: there the legend must do.
+function roomFor(words, width) {
+  return width < 640 ? 14 : Math.min(0.3 * width, 22 + 6.6 * Math.max(0, ...words.map((each) => each.length)));
 }
 
 // A sharp canvas of the parent's width.
@@ -137,36 +152,4 @@ function verticalAxis(pen, ys, { left, right, ticks, format = number, label }) {
   }
   const [top, bottom] = [ys(ticks[ticks.length - 1]), ys(ticks[0])];
   textAt(pen, label, 11, (top + bottom) / 2, { align: "center", turn: -Math.PI / 2 });
-}
-
-const tip = {
-  show(event, ...content) {
-    const node = byId("tip");
-    node.replaceChildren(...content);
-    node.hidden = false;
-    const box = node.getBoundingClientRect();
-    const right = event.clientX + 16 + box.width > innerWidth;
-    node.style.left = `${Math.max(4, right ? event.clientX - 16 - box.width : event.clientX + 16)}px`;
-    node.style.top = `${Math.max(4, Math.min(innerHeight - box.height - 4, event.clientY + 12))}px`;
-  },
-  hide() {
-    byId("tip").hidden = true;
-  },
-};
-
-function tipRows(title, rows) {
-  const table = html("table");
-  for (const [run, ...cells] of rows) {
-    const first = html("td");
-    if (run && run.slot !== undefined) first.append(swatch(run), run.label);
-    else first.append(run);
-    table.append(html("tr", {}, first, ...cells.map((cell) => html("td", {}, cell))));
-  }
-  return [html("b", {}, title), table];
-}
-
-const swatch = (run) => html("span", { class: "swatch", style: `background:${colour(run)}` });
-
-function heading(run, words = "") {
-  return html("h3", {}, html("span", {}, swatch(run), run.label), html("small", {}, words));
 }

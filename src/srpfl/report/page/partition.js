@@ -4,7 +4,7 @@ function drawPartitions() {
   const parent = byId("partitions");
   parent.replaceChildren();
   const pictures = new Map();
-  for (const run of visible()) {
+  for (const run of chosenRuns()) {
     if (!run.counts) continue;
     const order = run.clients.map((client) => client[CLIENT]);
     const key = JSON.stringify([run.counts, order]);

@@ -3,7 +3,7 @@
 function drawTimelines() {
   const parent = byId("timelines");
   parent.replaceChildren();
-  const runs = visible().filter((run) => run.rounds.length);
+  const runs = chosenRuns().filter((run) => run.rounds.length);
   parent.classList.toggle("many", runs.length > 4);
   const answers = (sign) => runs.flatMap((run) => run.rounds.map((round) => largest([round.duration, ...round.times].map((time) => sign * time))));
   const [slowest, fastest] = [largest(answers(1)), -largest(answers(-1))];
@@ -14,13 +14,13 @@ function drawTimeline(parent, run, fastest, slowest) {
   const computing = run.rounds.at(-1).computing;
   const holder = html("div", {}, heading(run, `${run.rounds.length} rounds, ${number(computing, 4)} spent waiting`));
   parent.append(holder);
-  const { node, pen, width, height } = canvas(holder, 250, `Answers by round, ${run.label}`);
+  const { node, pen, width, height } = canvas(holder, 250, `Answers by round, ${run.label}: ${run.rounds.length} rounds`);
   const [left, right, top, bottom] = [46, width - 8, 18, height - 34];
   const xs = scale(0.5, run.rounds.length + 0.5, left, right);
   const ys = byId("log").checked
     ? logScale(fastest / 1.3, slowest * 1.2, bottom, top)
     : scale(0, slowest * 1.04, bottom, top);
-  verticalAxis(pen, ys, { left, right, ticks: ys.ticks(5), label: `answer after ${timeName([run], true).replace("time ", "")}` });
+  verticalAxis(pen, ys, { left, right, ticks: ys.ticks(5), label: run.unit === "s" ? "answer after (s)" : "answer after" });
   for (const tick of niceTicks(1, run.rounds.length, Math.min(8, run.rounds.length)).filter((t) => t >= 1 && t % 1 === 0)) {
     textAt(pen, number(tick), xs(tick), bottom + 15, { align: "center" });
   }
@@ -50,7 +50,7 @@ function drawTimeline(parent, run, fastest, slowest) {
 }
 
 function drawStages(pen, run, { xs, top, bottom, right }) {
-  let free = 0;
+  const labels = [];
   run.rounds.forEach((round, i) => {
     const before = run.rounds[i - 1];
     if (before && before.stage === round.stage && before.wait === round.wait) return;
@@ -65,12 +65,20 @@ function drawStages(pen, run, { xs, top, bottom, right }) {
       pen.stroke();
       pen.setLineDash([]);
     }
-    const words = `n = ${round.wait}`;
-    const room = pen.measureText(words).width;
-    if (x + 3 < free || x + 3 + room > right) return;
-    textAt(pen, words, x + 3, top - 6, { ink: css("--ink") });
-    free = x + 3 + room + 4;
+    labels.push([x + 3, `n = ${round.wait}`]);
   });
+  // The last one always has its place; of the others, those that are not in its way.
+  const last = labels.pop();
+  if (!last) return;
+  const lastAt = Math.max(0, Math.min(last[0], right - pen.measureText(last[1]).width));
+  let free = 0;
+  for (const [x, words] of labels) {
+    const room = pen.measureText(words).width;
+    if (x < free || x + room + 4 > lastAt) continue;
+    textAt(pen, words, x, top - 6, { ink: css("--ink") });
+    free = x + room + 4;
+  }
+  textAt(pen, last[1], lastAt, top - 6, { ink: css("--ink") });
 }
 
 function hoverTimeline(node, run, xs, ys) {

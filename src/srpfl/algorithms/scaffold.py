@@ -1,0 +1,59 @@
+"""SCAFFOLD (Karimireddy et al., 2020): control variates against the drift of clients, option II."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torch import nn, zeros_like
+
+from srpfl.algorithms.base import Answered
+from srpfl.algorithms.fedavg import FedAvg
+from srpfl.core.means import weighted_mean
+from srpfl.core.plan import Plan
+from srpfl.core.rules import SGD, Corrected
+from srpfl.core.slots import Given, Reply, Slots, Trained
+from srpfl.core.split import Params, Split
+from srpfl.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class SCAFFOLD(FedAvg):
+    """K local steps y ← y − η(∇f_i(y) − c_i + c), then c_i⁺ = c_i − c + (x − y) / (Kη); the server
+    moves x by η_g times the mean of y − x, and c by n/N times the mean of c_i⁺ − c_i."""
+
+    rule: SGD = SGD()
+    server_lr: float = 1.0  # η_g
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if type(self.rule) is not SGD or self.rule.momentum:
+            raise ConfigError("SCAFFOLD's steps are those of SGD without momentum")
+
+    def plans(self, model: nn.Module) -> tuple[Plan, ...]:
+        rule = Corrected(rule=self.rule, plus="c", minus="c_i")
+        return tuple(replace(plan, rule=rule) for plan in super().plans(model))
+
+    def server_state(self, parts: Split) -> Slots:
+        return {"c": {name: zeros_like(value) for name, value in parts.trained.items()}}
+
+    def client_state(self, parts: Split) -> Slots:
+        return {"c_i": self.server_state(parts)["c"]}
+
+    def sends(self, server: Slots) -> Slots:
+        return server
+
+    def finish(self, given: Given, trained: Trained) -> Reply:
+        c, c_i = given.server["c"], given.own["c_i"]
+        length = trained.steps.clamp(min=1) * self.rule.lr  # Kη
+        after = {n: c_i[n] - c[n] + (given.shared[n] - trained.shared[n]) / length for n in c_i}
+        change = {name: after[name] - c_i[name] for name in c_i}
+        return Reply(trained.shared, trained.personal, {"c_i": after}, {"change": change})
+
+    def update(
+        self, sent: Params, server: Slots, answers: Sequence[Answered], population: int
+    ) -> tuple[Params, Slots]:
+        mean, c, share = self.mean(sent, answers), server["c"], len(answers) / population
+        moved = {name: sent[name] + self.server_lr * (mean[name] - sent[name]) for name in c}
+        change = weighted_mean([answer.sent["change"] for answer in answers], [1.0] * len(answers))
+        return {**mean, **moved}, {"c": {name: c[name] + share * change[name] for name in c}}

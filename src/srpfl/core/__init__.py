@@ -1,0 +1,1 @@
+"""What every other room builds on: the split of a model, local work, randomness."""

@@ -1,0 +1,63 @@
+"""Ray, where it is wanted: found or explained, connected to or started, never beyond this machine
+unless it is told where."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from srpfl.errors import ConfigError
+
+ADDRESS = "RAY_ADDRESS"  # in the environment: the cluster to connect to
+
+
+_started = False  # whether there is a cluster of our own
+
+
+def disconnect() -> None:
+    """End the cluster if it is our own."""
+    global _started
+    if _started:
+        import ray
+
+        ray.shutdown()
+        _started = False
+
+
+def connected(cpus: int | None = None) -> Any:
+    """The module of Ray, connected to the cluster that RAY_ADDRESS names, or to one of our own on
+    this machine, which ends with this process and listens on the loopback alone."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if not os.environ.get(ADDRESS):
+        # By this name Ray decides whether nodes are to be reached from elsewhere.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "Ray is not installed: pip install 'srpfl[ray]', or take engine='workers'"
+        ) from error
+    if ray.is_initialized():
+        return ray
+    global _started
+    address = os.environ.get(ADDRESS)
+    try:
+        if address:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        else:
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _node_ip_address="127.0.0.1",
+            )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
+        reason = str(error).strip().split("\n")[0]
+        raise ConfigError(f"cannot reach {where} ({reason}): check {ADDRESS}") from error
+    _started = not address
+    return ray

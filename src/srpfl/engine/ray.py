@@ -1,0 +1,231 @@
+"""A Ray cluster as an engine: one of our engines per actor, on a GPU or a core of its own.
+
+What the server sent goes into Ray's object store once per round and from there to each node; a
+client's own part goes to the actor that has its work. An answer comes whole or not at all, so what
+an actor had when it or its node died is done again by another, and nothing counts twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from srpfl.core.processes import Failure
+from srpfl.data.base import Federated
+from srpfl.data.joined import joined
+from srpfl.engine.base import Engine, Job, Local, Score
+from srpfl.engine.cluster import connected, disconnect
+from srpfl.engine.messages import parted, reduced
+from srpfl.engine.workers import Kind, cores, parts_of, spread
+from srpfl.errors import SrpflError, whole
+
+ACTORS = "SRPFL_RAY_ACTORS"  # in the environment: how many, in place of one per GPU or core
+DEATHS = 3  # of actors at the same work, until it is given up
+PATIENCE = 60.0  # seconds for the first actor to start
+
+Packed = tuple[bytes, list[int], Any]  # text, sizes of tensors, and their bytes one after another
+
+
+def gpus() -> float:
+    """How many GPUs the cluster has."""
+    return float(connected(cores()).cluster_resources().get("GPU", 0))
+
+
+class RayEngine:
+    """Spreads a cohort over the actors of a cluster."""
+
+    def __init__(
+        self,
+        make: Callable[[], Engine],
+        data: Federated,
+        *,
+        actors: int | None = None,
+        on_gpus: bool = False,
+    ) -> None:
+        self.ray = connected(cores())
+        self.data, self.on_gpus = joined(data), on_gpus
+        self.count = actors or self._usual()
+        self._make = self.ray.put(make)  # with the model and the data, once for each node
+        self._actors: list[Any] = []
+        self._said = False
+
+    def train(self, jobs: Sequence[Job]) -> list[list[Local]]:
+        return self._spread("train", jobs)
+
+    def test(self, jobs: Sequence[Job]) -> list[list[Score]]:
+        return self._spread("test", jobs)
+
+    def close(self) -> None:
+        """End the actors, and the cluster if it is our own."""
+        while self._actors:
+            self._end(self._actors.pop())
+        disconnect()
+
+    def _usual(self) -> int:
+        told = os.environ.get(ACTORS)
+        if told is not None:
+            return max(1, whole(ACTORS, int(told) if told.isdigit() else told))
+        there = self.ray.cluster_resources().get("GPU" if self.on_gpus else "CPU", 1)
+        return max(1, int(there))
+
+    def _spread(self, kind: Kind, jobs: Sequence[Job]) -> list[list[Any]]:
+        places = [(n, place) for n, job in enumerate(jobs) for place in range(len(job.clients))]
+        numbers = [self.data.number(jobs[n].run, jobs[n].clients[p]) for n, p in places]
+        sizes = [self.data.size(number) for number in numbers]
+        self._fill()
+        sent = self.ray.put(packed([(job.shared, job.server) for job in jobs]))
+        shares = [[places[i] for i in share] for share in spread(sizes, len(self._actors))]
+        # By number of the share, what an actor is told.
+        work = {
+            number: (kind, sent, sorted({n for n, _ in share}), packed(_light(jobs, share)))
+            for number, share in enumerate(shares)
+            if share
+        }
+        answers: dict[tuple[int, int], Any] = {}
+        try:
+            for number, found in self._done(work):
+                flat = [each for part in found for each in part]
+                answers |= dict(zip(shares[number], flat, strict=True))
+        except BaseException:
+            self.close()
+            raise
+        return [[answers[n, p] for p in range(len(job.clients))] for n, job in enumerate(jobs)]
+
+    def _done(self, work: Mapping[int, Any]) -> Any:
+        """The answer to each share, in order of arrival."""
+        busy = {
+            self._actors[n].work.remote(*told): (n, self._actors[n]) for n, told in work.items()
+        }
+        deaths = dict.fromkeys(work, 0)
+        while busy:
+            [first], _ = self.ray.wait(list(busy), num_returns=1)
+            number, actor = busy.pop(first)
+            try:
+                answer = unpacked(self.ray.get(first))
+            except self.ray.exceptions.RayError as error:
+                deaths[number] += 1
+                self._lost(actor, error, deaths[number])
+                other = self._actors[number % len(self._actors)]
+                busy[other.work.remote(*work[number])] = (number, other)
+                continue
+            if isinstance(answer, Failure):
+                answer.raise_here()
+            yield number, answer
+
+    def _lost(self, actor: Any, error: Exception, deaths: int) -> None:
+        """An actor or its node has died: others take its place."""
+        if actor in self._actors:
+            self._actors.remove(actor)
+            self._end(actor)
+        if deaths >= DEATHS:
+            raise SrpflError(
+                f"Ray's actors died {deaths} times at the same work ({type(error).__name__}): is "
+                "there memory enough on the nodes?"
+            )
+        if not self._said:
+            text = f"a Ray actor was lost ({type(error).__name__}): another does its clients again"
+            print(f"srpfl: {text}", file=sys.stderr)
+            self._said = True
+        if not self._actors:
+            self._fill()
+
+    def _fill(self) -> None:
+        """Start actors where some are missing; those that the cluster has no room for are done
+        without, unless that is all of them."""
+        new = [self._start() for _ in range(self.count - len(self._actors))]
+        if not new:
+            return
+        waiting = {actor.ready.remote(): actor for actor in new}
+        wait = PATIENCE if not self._actors else PATIENCE / 6
+        ready, late = self.ray.wait(list(waiting), num_returns=len(waiting), timeout=wait)
+        for each in late:
+            self._end(waiting[each])
+        what = "GPU" if self.on_gpus else "core"
+        why = f"has no free {what} for an actor: stop what else runs on it, or add a node"
+        for each in ready:
+            try:
+                self.ray.get(each)
+                self._actors.append(waiting[each])
+            except self.ray.exceptions.RayError as error:
+                reason = [line for line in str(error).splitlines() if line.strip()][-1]
+                why = f"cannot start an actor: {reason.strip()}"
+        if not self._actors:
+            raise SrpflError(f"the Ray cluster {why}")
+
+    def _start(self) -> Any:
+        total = float(self.ray.cluster_resources().get("GPU", 0)) if self.on_gpus else 0.0
+        each = min(1.0, total / self.count)
+        needs = {"num_gpus": each, "num_cpus": 0} if self.on_gpus else {"num_cpus": 1}
+        return self.ray.remote(**needs, max_restarts=0)(_Actor).remote(self._make)
+
+    def _end(self, actor: Any) -> None:
+        with contextlib.suppress(Exception):  # whatever Ray says of one that is gone
+            self.ray.kill(actor)
+
+
+class _Actor:
+    """An engine in a process of Ray's."""
+
+    def __init__(self, make: Callable[[], Engine]) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self._engine = make()
+
+    def ready(self) -> int:
+        return os.getpid()
+
+    def work(self, kind: Kind, sent: Packed, numbers: Sequence[int], parts: Packed) -> Packed:
+        """Do a share of some jobs, whose common parts come apart."""
+        try:
+            common, light = unpacked(sent), unpacked(parts)
+            jobs = [
+                replace(job, shared=common[n][0], server=common[n][1])
+                for n, job in zip(numbers, light, strict=True)
+            ]
+            found: Any = self._engine.train(jobs) if kind == "train" else self._engine.test(jobs)
+        except Exception as error:
+            found = Failure(error)
+        return packed(found)
+
+
+def _light(jobs: Sequence[Job], share: Sequence[tuple[int, int]]) -> list[Job]:
+    """A share of the jobs, in their order, without what all have in common."""
+    return [replace(job, shared={}, server={}) for job in parts_of(jobs, sorted(share))]
+
+
+def packed(message: Any) -> Packed:
+    """A message for another process: Ray stores one array without a copy, but not many tensors."""
+    text, arrays = parted(message, _packer())
+    sizes = [array.nbytes for array in arrays]
+    whole = np.concatenate([np.frombuffer(a, dtype=np.uint8) for a in arrays]) if arrays else None
+    return text, sizes, whole
+
+
+def _packer() -> type[pickle.Pickler]:
+    """Ray's pickler, which takes classes of the user's own script along, with tensors our way."""
+    from ray.cloudpickle import Pickler
+
+    class Packer(Pickler):
+        def reducer_override(self, obj: Any) -> Any:
+            found = reduced(obj)
+            if found is NotImplemented:
+                found = super().reducer_override(obj)  # type: ignore[no-untyped-call]
+            return found
+
+    return Packer
+
+
+def unpacked(message: Packed) -> Any:
+    """The inverse of :func:`packed`; tensors are copies, so that they can be written to."""
+    text, sizes, whole = message
+    ends = np.cumsum(sizes).tolist()
+    buffers = [whole[e - s : e].copy() for s, e in zip(sizes, ends, strict=True)] if sizes else []
+    return pickle.loads(text, buffers=buffers)

@@ -1,0 +1,160 @@
+"""The only door to a SuperLink from outside: what nodes need, and nothing else.
+
+A SuperLink serves nodes, its own apps and whoever controls it on one port, and asks those who
+control it for nothing but its CA certificate. So it listens on loopback, and this gateway in front
+of it lets only the calls of nodes through, each up to a size. With a folder of signatures, apps on
+their way to nodes get theirs (see srpfl.flower.signing).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from srpfl.flower.events import say
+from srpfl.flower.signing import with_signature
+from srpfl.flower.texts import harmless
+
+FLEET = "/v1/fleet/"
+# A node that is registered by its operator needs these; it does not register itself.
+CALLS = frozenset(
+    {
+        "activate-node",
+        "confirm-message-received",
+        "deactivate-node",
+        "get-fab",
+        "get-run",
+        "pull-messages",
+        "pull-object",
+        "push-messages",
+        "push-object",
+        "send-node-heartbeat",
+    }
+)
+OPEN = frozenset({"register-node", "unregister-node"})  # what nodes without keys need beside them
+LARGEST = 64 << 20  # bytes of one call: Flower cuts arrays into pieces of 20 MiB
+PASSED = (b"content-type", b"accept")  # headers, beside Flower's own
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Door:
+    """What a gateway lets through."""
+
+    calls: frozenset[str] = CALLS
+    largest: int = LARGEST
+    signatures: Path | None = None
+
+    def lets(self, method: str, path: str) -> bool:
+        """Whether a call may pass.
+
+        >>> Door().lets("POST", "/v1/fleet/pull-messages")
+        True
+        >>> Door().lets("POST", "/v1/control/stop-run")
+        False
+        """
+        if method == "GET":
+            return path == "/health"
+        return method == "POST" and path.startswith(FLEET) and path[len(FLEET) :] in self.calls
+
+
+class Gateway:
+    """An ASGI app in front of a SuperLink; ``ask`` makes the call to it."""
+
+    def __init__(self, superlink: str, door: Door, *, ca: Path | None = None) -> None:
+        import httpx
+
+        verify: Any = ssl.create_default_context(cafile=str(ca)) if ca else True
+        self.door = door
+        self.client = httpx.AsyncClient(base_url=superlink, verify=verify, timeout=60.0)
+        self._unreachable = httpx.HTTPError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            await self.client.aclose()
+            return
+        if scope["type"] != "http":
+            return
+        method, path = scope["method"], scope["path"]
+        if not self.door.lets(method, path):
+            who = (scope.get("client") or ("?",))[0]
+            say(f"turned away {harmless(method, 10)} {harmless(path, 60)} from {who}", kind="door")
+            await _answer(send, 404, b"")
+            return
+        body = await _body(receive, self.door.largest)
+        if body is None:
+            await _answer(send, 413, b"")
+            return
+        await self._pass_on(method, path, body, scope, send)
+
+    async def _pass_on(self, method: str, path: str, body: bytes, scope: Scope, send: Send) -> None:
+        headers = [(k, v) for k, v in scope["headers"] if k.startswith(b"flwr-") or k in PASSED]
+        try:
+            answer = await self.client.request(method, path, content=body, headers=headers)
+        except self._unreachable:
+            await _answer(send, 503, b"")
+            return
+        content = answer.content
+        if path == f"{FLEET}get-fab" and answer.status_code == 200 and self.door.signatures:
+            content = with_signature(content, self.door.signatures)
+        kept = [
+            (name.lower().encode(), value.encode())
+            for name, value in answer.headers.items()
+            if name.lower().startswith("flwr-") or name.lower() == "content-type"
+        ]
+        await _answer(send, answer.status_code, content, kept)
+
+
+def serve_gateway(
+    gateway: Gateway, host: str, port: int, *, certificate: Path | None, key: Path | None
+) -> None:
+    """Serve until stopped."""
+    import uvicorn
+
+    uvicorn.run(
+        gateway,
+        host=host,
+        port=port,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        log_level="warning",
+        limit_concurrency=2000,
+        timeout_keep_alive=75,
+        server_header=False,
+    )
+
+
+async def _body(receive: Receive, largest: int) -> bytes | None:
+    """The whole body, or None if it is too large."""
+    content = bytearray()
+    while True:
+        part = await receive()
+        content += part.get("body", b"")
+        if len(content) > largest:
+            return None
+        if part["type"] != "http.request" or not part.get("more_body"):
+            return bytes(content)
+
+
+async def _answer(
+    send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    length = (b"content-length", str(len(body)).encode())
+    start = {"type": "http.response.start", "status": status, "headers": [*(headers or []), length]}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        kind = (await receive())["type"]
+        await send({"type": f"{kind}.complete"})
+        if kind == "lifespan.shutdown":
+            return

@@ -1,0 +1,133 @@
+"""Flower's nodes where late answers are kept: an answer counts in the round in which it comes.
+
+What a node sends after its round is over is not thrown away but waits here for the next look, also
+while others are evaluated. After a restart of the server nobody is at work any more: Flower gives
+answers to letters of an earlier run to nobody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from srpfl.core.slots import packed
+from srpfl.core.split import Params
+from srpfl.errors import ConfigError
+from srpfl.flower.checks import absurd, norm
+from srpfl.flower.mail import Letter
+from srpfl.flower.parcels import Reply
+from srpfl.flower.transport import FlowerTransport
+from srpfl.flower.wire import TRAIN
+from srpfl.loop.transport import Request
+from srpfl.participation.base import Answer, Call
+from srpfl.runs.state import Flight
+
+
+@dataclass(frozen=True)
+class Errand:
+    """A client at work, what it was asked, and when that was by the server's clock."""
+
+    flight: Flight
+    request: Request
+    since: float
+
+
+class KeepingFlowerTransport(FlowerTransport):
+    """The way to real clients and back, by which late answers come too."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._errands: dict[int, Errand] = {}
+        self._back: list[Flight] = []  # answered or left, and not looked at yet
+        self._ahead: float | None = None  # the run's clock less the server's
+        self.desk.keeps = self._keep
+
+    def idle(self, call: Call, now: float = 0.0, *, wait: bool = True) -> Sequence[int]:
+        if call.late == "drop":
+            return super().idle(call, now, wait=wait)
+        if wait:
+            return super().idle(replace(call, wait=1), now)
+        self.desk.listen()
+        return sorted(self.desk.idle)
+
+    def aloft(self, flights: Sequence[Flight]) -> Sequence[Flight]:
+        return [flight for flight in flights if flight.client in self._errands]
+
+    def launch(self, request: Request) -> Sequence[Flight]:
+        desk = self.desk
+        if any(part < 1 for part in request.parts):
+            raise ConfigError("nodes do all of their local work: use another policy on Flower")
+        if self._ahead is None:
+            self._ahead = request.now - desk.now()
+        desk.round = request.round
+        sent = packed(request.shared, request.server)
+        wants = request.wants_gradient
+        _, reached = desk.post(TRAIN, request.asked, request.round, sent, gradient=wants)
+        flights = [Flight(c, request.round, self._clock(), math.inf) for c in sorted(reached)]
+        self._errands |= {each.client: Errand(each, request, desk.now()) for each in flights}
+        return flights
+
+    def landing(self, flights: Sequence[Flight], until: float) -> Flight | None:
+        """In the order in which they came."""
+        desk, began = self.desk, self.desk.now()
+        while True:
+            desk.listen()
+            for client in sorted(desk.gone() & self._errands.keys()):
+                self._end(client, lost=True)
+            if self._back and self._back[0].due <= until:
+                flight = self._back.pop(0)
+                del self._errands[flight.client]
+                return flight
+            if not self._errands or self._back or self._clock() > until:
+                return None
+            if desk.now() - began > self.patience.round:
+                self.events.note("gone on", "no answer for too long", round=desk.round)
+                return None
+            desk.pause()
+
+    def bring(
+        self,
+        landed: Sequence[Flight],
+        aloft: Sequence[Flight],
+        versions: Mapping[int, Params],
+        request: Request,
+    ) -> list[Answer]:
+        for flight in landed:
+            self._norms.pop(flight.client, None)
+        return [
+            replace(self._answers.pop(flight.client), age=request.round - flight.version)
+            for flight in landed
+        ]
+
+    def settle(self, answers: Sequence[Answer]) -> None:
+        """A node knows its work by the round in which it was asked."""
+        for answer in answers:
+            self.desk.count([answer.client], self.desk.round + 1 - answer.age)
+
+    def _keep(self, letter: Letter, reply: Reply) -> bool:
+        """An answer that no round waits for by its letters: whether it is kept."""
+        client = letter.client
+        errand = None if client is None else self._errands.get(client)
+        if client is None or errand is None or errand.flight.version != letter.round:
+            return False
+        self._began = errand.since
+        self._answers.pop(client, None)
+        self._open(client, reply, errand.request)
+        usual = norm(errand.request.shared)
+        why = absurd(self._norms, usual, self.experiment.absurd).get(client)
+        if why is not None and client in self._answers:
+            del self._answers[client], self._norms[client]
+            self.events.note("refused", why, client=client, round=self.desk.round)
+        self._end(client, lost=client not in self._answers)
+        return True
+
+    def _end(self, client: int, *, lost: bool) -> None:
+        if all(flight.client != client for flight in self._back):
+            flight = self._errands[client].flight
+            self._back.append(replace(flight, due=self._clock(), lost=lost))
+
+    def _clock(self) -> float:
+        assert self._ahead is not None
+        return self.desk.now() + self._ahead

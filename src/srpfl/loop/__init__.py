@@ -1,0 +1,1 @@
+"""The round loop and everything that drives it: rounds, whole runs, evaluation."""

@@ -1,0 +1,150 @@
+"""A progress line: round, time left, the metric, n, simulated time, stage, speed. On a terminal it
+is a bar for each run, in a notebook a line of text that changes."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+)
+from rich.table import Column
+from rich.text import Text
+
+from srpfl.errors import printable
+from srpfl.loop.watchers import Watcher, in_a_notebook
+from srpfl.runs.metric import Metric
+from srpfl.runs.records import EvaluationRecord, RoundRecord
+
+
+class TimeLeft(ProgressColumn):
+    """From the mean time of the rounds so far: rich's own says nothing before the third."""
+
+    def render(self, task: Task) -> Text:
+        pace, since = task.fields["pace"], task.fields["since"]
+        if pace is None or task.total is None:
+            return Text("-:--:-- left")
+        left = max(0.0, pace * (task.total - task.completed) - (time.monotonic() - since))
+        return Text(f"{timedelta(seconds=round(left))} left")
+
+
+class ProgressLine(Watcher):
+    """Shows runs on standard error, one bar each; silent where there is no terminal."""
+
+    def __init__(self, *, hidden: bool = False) -> None:
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=8),
+            MofNCompleteColumn(),
+            TimeLeft(),
+            # On a narrow terminal it is the end of the status that goes.
+            TextColumn(
+                "{task.fields[status]}", markup=False, table_column=Column(ratio=1, no_wrap=True)
+            ),
+            expand=True,
+            console=Console(file=sys.stderr),
+            disable=hidden or not sys.stderr.isatty(),
+        )
+        self._value = ""
+        self._communication, self._seed = 0.0, ""
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def another(self) -> ProgressLine:
+        """A bar among these for a run that is played beside others."""
+        return copy.copy(self)
+
+    def setting(self, config: Mapping[str, Any]) -> None:
+        self._communication = float(config["communication"])
+        self._seed = f", seed {config['seed']}"
+
+    def begin(self, name: str, rounds: int, done: int) -> None:
+        self._value, self._done, self._started = "", done, time.monotonic()
+        self._rounds = 0  # played since then
+        self._task = self._bars.add_task(
+            printable(name) + self._seed,
+            total=rounds,
+            completed=done,
+            status="",
+            pace=None,
+            since=0.0,
+        )
+
+    def round(self, record: RoundRecord) -> None:
+        self._rounds = record.round - self._done
+        status = (
+            f"{self._value}n = {record.wait}/{record.asked}, "
+            f"time {record.time(self._communication):.1f}, stage {record.stage}, "
+            f"{1 / self._pace():.2g} rounds/s"
+        )
+        self._bars.update(self._task, completed=record.round, status=status)
+        self._estimate()
+
+    def evaluation(self, record: EvaluationRecord) -> None:
+        if record.kind != "local":
+            metric = Metric(record.metric, record.higher_is_better)
+            words = metric.shown(record.value)
+            self._value = f"{words}, " if metric.is_share else f"{metric.title} {words}, "
+        self._estimate()  # evaluation takes its time too
+
+    def _pace(self) -> float:
+        """Seconds per round."""
+        return max(time.monotonic() - self._started, 1e-9) / max(1, self._rounds)
+
+    def _estimate(self) -> None:
+        self._bars.update(self._task, pace=self._pace(), since=time.monotonic())
+
+
+class NotebookLine(ProgressLine):
+    """The same below a notebook's cell, without a widget."""
+
+    def __init__(self) -> None:
+        super().__init__(hidden=True)
+        self._handle: Any = None
+
+    def begin(self, name: str, rounds: int, done: int) -> None:
+        from IPython.display import display  # it is there, as we are in a notebook
+
+        super().begin(name, rounds, done)
+        self._handle = display(
+            {"text/plain": f"{name}: {rounds} rounds"}, raw=True, display_id=True
+        )
+
+    def round(self, record: RoundRecord) -> None:
+        super().round(record)
+        self._show()
+
+    def evaluation(self, record: EvaluationRecord) -> None:
+        super().evaluation(record)
+        self._show()
+
+    def _show(self) -> None:
+        task = self._bars.tasks[-1]
+        words = f"{task.description}: round {task.completed:.0f}/{task.total:.0f}, "
+        self._handle.update({"text/plain": words + task.fields["status"]}, raw=True)
+
+
+def progress_of_a_run() -> ProgressLine:
+    return NotebookLine() if in_a_notebook() else ProgressLine()

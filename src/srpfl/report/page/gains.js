@@ -1,0 +1,63 @@
+// The speed-up against the target: a curve for each C, with a band over seeds.
+
+const TARGETS = 60;
+
+// From the first evaluation to the best that both reached.
+function gainPoints(slow, fast, cost) {
+  if (!playedAt(slow, cost) || !playedAt(fast, cost)) return [];
+  const seeds = [...members(slow), ...members(fast)].map((run) => points(run, costOf(run, cost)).map((point) => point.value));
+  if (!seeds.length || !seeds.every((values) => values.length)) return [];
+  const [worst, best] = metric().higher ? [smallest, largest] : [largest, smallest];
+  const [from, to] = [worst(seeds.map((values) => values[0])), worst(seeds.map(best))];
+  const targets = Array.from({ length: TARGETS + 1 }, (_, k) => (k === TARGETS ? to : from + ((to - from) * k) / TARGETS));
+  return targets.map((target) => ({ target, ...gain(slow, fast, target, cost) })).filter((point) => point.speedup);
+}
+
+function drawGains() {
+  const parent = byId("gains");
+  const [slow, fast] = [baseline(), against()];
+  const lines = slow && fast ? shownCosts().map((cost) => ({ cost, points: gainPoints(slow, fast, cost) })).filter((line) => line.points.length) : [];
+  byId("gain").hidden = !lines.length;
+  if (!lines.length) return parent.replaceChildren();
+  const all = lines.flatMap((line) => line.points);
+  const bounds = [...all.map((p) => p.speedup + p.spread), ...all.map((p) => Math.max(p.speedup - p.spread, p.speedup / 3))];
+  const width = Math.max(280, parent.clientWidth);
+  const targets = all.map((point) => drawn(point.target));
+  const { root, xs, ys, margin } = frame(parent, {
+    width, height: 300, x: [smallest(targets), largest(targets)], backwards: !metric().higher,
+    y: [Math.min(0.8, smallest(bounds) / 1.1), Math.max(1.25, largest(bounds) * 1.1)], log: true, room: roomFor(["C = 1000"], width),
+    xLabel: `target: ${metric().axis}`, yLabel: `times sooner than ${slow}`, label: `Speed-up of ${fast} over ${slow} against the target`,
+  });
+  root.append(svg("line", { class: "one", x1: margin.left, x2: width - margin.right, y1: ys(1), y2: ys(1) }));
+  if (view.target !== null && drawn(view.target) >= smallest(targets) && drawn(view.target) <= largest(targets)) {
+    const x = xs(drawn(view.target));
+    root.append(svg("line", { class: "goal", x1: x, x2: x, y1: margin.top, y2: 260 }));
+  }
+  lines.forEach(({ cost, points }, i) => {
+    const ink = stepColour(i, lines.length);
+    const place = (p, away = 0) => [xs(drawn(p.target)), ys(p.speedup + away * p.spread)];
+    if (points.some((p) => p.spread)) root.append(svg("path", { class: "band", fill: ink, d: bandOf(points.map((p) => place(p, -1)), points.map((p) => place(p, 1))) }));
+    root.append(svg("path", { class: "curve gain", d: pathOf(points.map((p) => place(p))), stroke: ink, "data-cost": cost }));
+  });
+  labelEnds(root, lines.map(({ cost, points }, i) => ({
+    x: margin.right > 14 ? width - margin.right : xs(drawn(points[0].target)), y: ys(points[margin.right > 14 ? points.length - 1 : 0].speedup) - (margin.right > 14 ? 0 : 8),
+    words: allReal() ? "" : `C = ${number(cost)}`, ink: stepColour(i, lines.length),
+  })), 256);
+  root.addEventListener("pointermove", (event) => {
+    const box = root.getBoundingClientRect();
+    const target = xs.inverse(((event.clientX - box.left) * width) / box.width);
+    const nearest = (points) => points.reduce((a, b) => (Math.abs(drawn(b.target) - target) < Math.abs(drawn(a.target) - target) ? b : a));
+    const rows = lines.map(({ cost, points }) => [allReal() ? fast : `C = ${number(cost)}`, times(nearest(points))]);
+    tip.show(event, ...tipRows(`target ${shown(nearest(lines[0].points).target)}`, rows));
+  });
+  root.addEventListener("pointerleave", tip.hide);
+}
+
+const times = ({ speedup, spread }) => `${number(speedup, 3)}${spread ? ` ± ${number(spread, 2)}` : ""}×`;
+
+function drawPairChoices() {
+  const groups = groupsOf(judged());
+  for (const [id, chosen] of [["baseline", baseline()], ["against", against()]]) {
+    options(byId(id), groups.map((group) => [group, group]), chosen);
+  }
+}

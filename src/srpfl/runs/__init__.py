@@ -1,0 +1,1 @@
+"""A run as it is kept: records, folder, checkpoints, and what can be read from them."""

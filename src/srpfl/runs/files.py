@@ -1,0 +1,228 @@
+"""The one place that opens, writes and removes files of a run folder.
+
+Links are never followed: a folder may come from anybody, and what a link points to is not ours.
+A file is written beside its place and renamed, so it is there whole or not at all; ``durable``
+means that data and folder are on the disk before the rename counts. Only files with names of our
+own are ever removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from srpfl.errors import ConfigError, RunFolderError
+
+CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING, DIVERGED, LOCK = (
+    "config.json",
+    "partition.json",
+    "rounds.jsonl",
+    "evaluations.jsonl",
+    "timing.jsonl",
+    "diverged.txt",
+    ".lock",
+)
+CHECKPOINTS, PERSONAL, STATE, SHARED = (
+    "checkpoints",
+    "personal",
+    "state.json",
+    "shared.safetensors",
+)
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe in the place of a file must not hang us
+
+GIB = 1 << 30
+MAX_GIB = "SRPFL_MAX_GIB"  # in the environment: how much memory the files of others may take
+
+CHECKPOINT_NAME = re.compile(r"\d{6,}")  # its round
+PERSONAL_NAME = re.compile(r"\d{6,}\.safetensors")
+DRAFT_NAME = re.compile(r"\.(\d{6,}|[a-z0-9]+\.(json|jsonl|safetensors))\.\d+")
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file of a run folder. ``FileNotFoundError`` where there is none."""
+    with _opened(path, most=largest() // 4) as file:
+        return file.read()
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file of records. ``FileNotFoundError`` where there is none."""
+    with _opened(path, most=largest()) as file:
+        yield from iter(lambda: file.readline(largest() // 4), b"")
+
+
+@contextlib.contextmanager
+def _opened(path: Path, *, most: int) -> Iterator[IO[bytes]]:
+    """A file of a run folder to read from, unless it is larger than such a file may be."""
+    refuse_link(path)
+    handle = os.open(path, os.O_RDONLY | NO_LINK | NO_WAIT)
+    with open(handle, "rb") as file:
+        told = os.fstat(handle)
+        if not stat.S_ISREG(told.st_mode):
+            raise RunFolderError(f"{path} is not a file: a run folder holds files of its own")
+        if told.st_size > most:
+            wanted = -(-told.st_size * largest() // (most * GIB))
+            raise RunFolderError(
+                f"{path} has {told.st_size:,} bytes, more than the {most:,} that are read: it is "
+                f"damaged or a trap, or set {MAX_GIB}={wanted} to read it"
+            )
+        yield file
+
+
+def largest() -> int:
+    """Bytes that a file of records may have; one line or one text, a quarter of it. A run of 10,000
+    clients for 1,000 rounds has a quarter of a gibibyte. This is what bounds the memory that
+    anybody's folder can take: 25 times as much, where all of it is empty lists."""
+    told = os.environ.get(MAX_GIB, "1")
+    try:
+        return max(1024, int(float(told) * GIB))
+    except (ValueError, OverflowError):
+        raise ConfigError(f"{MAX_GIB} must be a number, not {told!r}") from None
+
+
+def append(path: Path, text: str) -> None:
+    refuse_link(path)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_LINK | NO_WAIT, 0o666)
+    with open(handle, "a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Write a file whole or not at all."""
+
+    def fill(draft: Path) -> None:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, 0o666)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    try:
+        write_with(fill, path, durable=durable)
+    except OSError as error:
+        raise RunFolderError(f"cannot write {path}: {error.strerror}") from error
+
+
+def write_with(fill: Callable[[Path], None], path: Path, *, durable: bool = False) -> None:
+    """Let a function write a draft, which then takes the place of the file."""
+    draft = draft_of(path)
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()
+    try:
+        fill(draft)
+        if durable:
+            sync(draft)
+        draft.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()  # a full disk must not stay full of drafts
+        raise
+    if durable:
+        sync(path.parent)
+
+
+def draft_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's data, or a folder's names, are on the disk."""
+    if os.name == "nt" and path.is_dir():  # where folders cannot be opened
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def folder_at(path: Path, *, make: bool = False) -> bool:
+    """Whether there is a real folder; anything else by that name is refused."""
+    if make and not path.is_symlink():
+        path.mkdir(exist_ok=True)
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISDIR(mode):
+        raise RunFolderError(f"{path} is {_what(mode)}, not a folder: it is not followed")
+    return True
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse a run folder in which something that we would write or remove leads elsewhere."""
+    for name in (CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING, LOCK):
+        refuse_link(folder / name)
+    for inner in (CHECKPOINTS, PERSONAL):
+        if folder_at(folder / inner):
+            for entry in (folder / inner).iterdir():
+                if PERSONAL_NAME.fullmatch(entry.name):
+                    refuse_link(entry)
+                elif CHECKPOINT_NAME.fullmatch(entry.name) and folder_at(entry):
+                    for name in (STATE, SHARED):
+                        refuse_link(entry / name)
+
+
+def remove_drafts(folder: Path) -> list[Path]:
+    """Remove what a crash left half written; the caller holds the lock."""
+    found = drafts(folder)
+    for draft in found:
+        if draft.is_dir():
+            remove_checkpoint(draft)
+        else:
+            draft.unlink()
+    return found
+
+
+def drafts(folder: Path) -> list[Path]:
+    """What a crash left half written in a run folder."""
+    return sorted(
+        entry
+        for place in (folder, folder / CHECKPOINTS, folder / PERSONAL)
+        if folder_at(place)
+        for entry in place.iterdir()
+        if DRAFT_NAME.fullmatch(entry.name) and not entry.is_symlink()
+    )
+
+
+def remove_checkpoint(place: Path) -> None:
+    """Remove a checkpoint by one rename, so that no half of it is ever found. What others have put
+    into it stays, and so does its folder."""
+    entries = list(place.iterdir())
+    ours = [
+        entry
+        for entry in entries
+        if entry.is_file()
+        and not entry.is_symlink()
+        and (entry.name in (STATE, SHARED) or DRAFT_NAME.fullmatch(entry.name))
+    ]
+    if len(ours) < len(entries):
+        for entry in ours:
+            entry.unlink()
+        return
+    if not DRAFT_NAME.fullmatch(place.name):
+        place = place.rename(draft_of(place))
+    shutil.rmtree(place)
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse to use what is there by that name, unless it is a file."""
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISREG(mode):
+        raise RunFolderError(
+            f"{path} is {_what(mode)}, not a file: a run folder holds files of its own, and others "
+            "are not followed"
+        )
+
+
+def _what(mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return "a link"
+    return "a folder" if stat.S_ISDIR(mode) else "something else"

@@ -1,0 +1,211 @@
+"""Every method with everyone, with doubling, with Auto: ``python -m srpfl.studies.methods PART``.
+
+Runs that are already there are not played again, so the study can grow over many sittings, a few
+methods at a time (``--only``). Parts: ``digits`` is the small version, for a CPU; ``cifar10`` and
+``femnist`` are the large ones; ``niid-bench``, ``fedrep-2`` and ``fedrep-5`` hold the order of some
+methods against published ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from srpfl.errors import DivergedError, SrpflError, unknown
+from srpfl.options.config import Config
+from srpfl.options.methods import METHODS
+from srpfl.options.play import play_or_resume
+from srpfl.options.settings import Settings
+from srpfl.reproduce.grid import finished
+from srpfl.runs.files import write_text
+from srpfl.runs.run import Run
+from srpfl.studies.methods_page import draw, table
+from srpfl.studies.speeds import slowest_first
+
+# A method that is another with a policy of its own is that other here; FedBN needs a model with
+# normalisation layers, and MOCHA linear ones (in a part of its own).
+SPECIAL = ("fedbn", "mocha")
+ALL = tuple(name for name, m in METHODS.items() if m.twin is None and name not in SPECIAL)
+EVERYONE, DOUBLING, AUTO = "everyone", "doubling", "auto"
+LAST = 5  # final accuracy is the mean of the last so many evaluations
+DIVERGED = "diverged.txt"  # in the folder of a run whose loss became NaN
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is trained, by which methods, and at which round of the twin its accuracy is taken."""
+
+    options: Mapping[str, Any]
+    mark: int
+    methods: tuple[str, ...] = ALL
+    policies: tuple[str, ...] = (EVERYONE, DOUBLING, AUTO)
+    communications: tuple[float, ...] = (0.0, 10.0, 100.0)
+    special: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # options of a method
+
+
+# HF-MAML's usual β diverges on normalised images; these take the other methods' rate.
+_SLOWER = {name: {"maml_beta": 0.01} for name in ("hf-maml", "per-fedavg")}
+_ORDER = ("fedrep", "fedper", "lg-fedavg", "ditto", "apfl", "l2gd", "per-fedavg", "fedavg-ft")
+_DIGITS = {
+    "data": "digits",
+    "clients": 20,
+    "rounds": 40,
+    "start": 2,
+    "every": 5,
+    "evaluate_every": 2,
+}
+_LINEAR: dict[str, Any] = {"model": {"hidden": []}}
+PARTS = {
+    "digits": Part(_DIGITS, mark=20, communications=(0.0, 10.0)),
+    "digits-linear": Part(
+        {**_DIGITS, "model": "mlp", "set": _LINEAR},
+        mark=20,
+        methods=("fedavg", "ditto", "mean-mtl", "mocha"),
+        communications=(0.0, 10.0),
+        special={"mocha": {"set": {**_LINEAR, "algorithm": {"tasks": 20}}}},
+    ),
+    "cifar10": Part({"data": "cifar10", "rounds": 150}, mark=40, special=_SLOWER),
+    "femnist": Part(
+        {"data": "femnist", "partition": "natural", "clients": 100, "rounds": 150},
+        mark=40,
+        special=_SLOWER,
+    ),
+    # Flower's niid_bench: ten clients, Dirichlet 0.5, ten local epochs in batches of 64.
+    "niid-bench": Part(
+        {"data": "cifar10", "partition": "dirichlet", "alpha": 0.5, "clients": 10, "rounds": 50,
+         "epochs": 10, "batch_size": 64, "lr": 0.01, "weighting": "samples", "augment": False},
+        mark=40,
+        methods=("fedavg", "scaffold", "fedprox", "fednova"),
+        policies=(EVERYONE,),
+    ),
+    **{
+        f"fedrep-{shards}": Part(
+            {"data": "cifar10", "shards": shards, "rounds": 100, "sample": 0.1},
+            mark=40,
+            methods=_ORDER,
+            policies=(EVERYONE,),
+            special=_SLOWER,
+        )
+        for shards in (2, 5)
+    },
+}  # fmt: skip
+
+
+def study(
+    name: str, runs: Path, *, methods: Sequence[str], seeds: Sequence[int], options: Settings
+) -> list[dict[str, Any]]:
+    """Train what the folder does not hold yet; a row for each method, policy and C."""
+    part = PARTS[name]
+    rows = []
+    for method in methods:
+        for seed in seeds:
+            twin: Run | None = None
+            for policy, cost, run in _played(name, runs, method, seed, options):
+                twin = run if policy == EVERYONE and run else twin
+                costs = part.communications if cost is None else (cost,)
+                rows += [_row(part, method, seed, policy, c, run, twin) for c in costs]
+    return rows
+
+
+def _played(
+    name: str, runs: Path, method: str, seed: int, options: Settings
+) -> Iterator[tuple[str, float | None, Run | None]]:
+    """The runs of one method and seed: a policy that does not look at C has one run for all C."""
+    part = PARTS[name]
+    usual: dict[str, Any] = {"evaluate_every": 1, "checkpoint_every": 10}
+    usual |= {**part.options, **part.special.get(method, {}), **options}
+    for policy in part.policies:
+        for cost in part.communications if policy == AUTO else (None,):
+            own = {"method": method, "seed": seed, "participation": policy}
+            config = Config.of({**usual, **own, "communication": cost or 0.0}, source=name)
+            label = policy if cost is None else f"{policy}-C{cost:g}"
+            yield policy, cost, _run(config, runs / name / method / f"{label}-seed{seed}")
+
+
+def _run(config: Config, folder: Path) -> Run | None:
+    """The run, or nothing if it diverges."""
+    if (folder / DIVERGED).exists():
+        return None
+    try:
+        return finished(folder, config) or play_or_resume(config, folder)
+    except DivergedError as error:
+        write_text(folder / DIVERGED, f"{error}\n")
+        return None
+
+
+def _row(
+    part: Part, method: str, seed: int, policy: str, cost: float, run: Run | None, twin: Run | None
+) -> dict[str, Any]:
+    """Times, accuracies, and how the slower half of the clients stands beside the faster."""
+    row: dict[str, Any] = {"method": method, "seed": seed, "policy": policy, "C": cost}
+    if run is None:
+        return {**row, "diverged": True}
+    last = run.scores[-LAST:]
+    order = slowest_first(run)
+    slow, fast = order[: len(order) // 2], order[len(order) // 2 :]
+    row["final"] = round(fmean(point.value for point in last), 4)
+    row["slow - fast"] = round(
+        fmean(_mean(point.clients, slow) - _mean(point.clients, fast) for point in last), 4
+    )
+    row["whole time"] = round(run.time(cost), 2)
+    if twin is not None:
+        target = next(point.value for point in twin.scores if point.round >= part.mark)
+        time = run.time_to(target, communication=cost)
+        row |= {"target": round(target, 4), "time": None if time is None else round(time, 2)}
+    return row
+
+
+def _mean(clients: Sequence[float], some: Sequence[int]) -> float:
+    return fmean(clients[client] for client in some)
+
+
+def merged(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of earlier sittings, with the new ones in the place of those that they repeat."""
+    by_key = {(r["method"], r["seed"], r["policy"], r["C"]): r for r in (*old, *new)}
+    order = list(METHODS)
+    return sorted(by_key.values(), key=lambda row: order.index(row["method"]))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Play a part of the study, keep its rows, and write its table and its picture."""
+    parser = argparse.ArgumentParser(
+        prog="python -m srpfl.studies.methods",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("part", choices=list(PARTS))
+    parser.add_argument("--only", nargs="*", help="methods; all of the part by default")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--out", type=Path, default=Path("results/methods"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/methods"))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--data-dir")
+    given = parser.parse_args(arguments)
+    try:
+        methods = given.only or PARTS[given.part].methods
+        for method in methods:
+            if method not in PARTS[given.part].methods:
+                raise unknown("method", method, PARTS[given.part].methods)
+        options = {"device": given.device, "engine": given.engine, "data_dir": given.data_dir}
+        file = given.out / f"{given.part}.json"
+        for method in methods:  # what is done is kept
+            rows = study(given.part, given.runs, methods=[method], seeds=given.seeds,
+                         options=options)  # fmt: skip
+            held = json.loads(file.read_text()) if file.exists() else []
+            rows = merged(held, rows)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_text(file, "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+        write_text(file.with_suffix(".md"), table(rows))
+        draw(rows, file.with_suffix(".png"))
+    except SrpflError as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""The table and the picture of the study of all methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from srpfl.report.drawing import save
+
+Row = Mapping[str, Any]
+TWIN = "everyone"
+NAMES = {"everyone": "everyone", "doubling": "doubling", "auto": "Auto"}
+
+
+def cells(rows: Sequence[Row]) -> dict[tuple[str, str, float], dict[str, Any]]:
+    """Means over seeds by method, policy and C. A speed-up is the twin's time over this one's, the
+    mean of the seeds'; nothing where a seed did not reach its target, or diverged."""
+    groups: dict[tuple[str, str, float], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["method"], row["policy"], row["C"]), []).append(row)
+    times = {(row["method"], row["policy"], row["C"], row["seed"]): row.get("time") for row in rows}
+    found: dict[tuple[str, str, float], dict[str, Any]] = {}
+    for (method, policy, cost), mine in groups.items():
+        if any(row.get("diverged") for row in mine):
+            found[method, policy, cost] = {"diverged": True, "speedup": None}
+            continue
+        pairs = [(times.get((method, TWIN, cost, row["seed"])), row.get("time")) for row in mine]
+        ratios = [twin / own for twin, own in pairs if twin and own]
+        found[method, policy, cost] = {
+            "final": fmean(row["final"] for row in mine),
+            "gap": fmean(row["slow - fast"] for row in mine),
+            "speedup": fmean(ratios) if len(ratios) == len(mine) else None,
+            "seeds": len(mine),
+        }
+    return found
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The table in Markdown: a line per method."""
+    found = cells(rows)
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    policies = [p for p in NAMES if any(row["policy"] == p for row in rows)]
+    costs = sorted({row["C"] for row in rows})
+    adaptive = [policy for policy in policies if policy != TWIN]
+    heads = ["method"]
+    heads += [f"{NAMES[policy]} ends at" for policy in policies]
+    heads += [f"{NAMES[policy]}: slow half − fast half" for policy in policies]
+    heads += [f"{NAMES[p]} is faster, C = {c:g}" for p in adaptive for c in costs]
+    lines = [" | ".join(heads), " | ".join(["---"] * len(heads))]
+    for method in methods:
+        ends = [found.get((method, policy, costs[0]), {}) for policy in policies]
+        line = [method]
+        line += ["diverged" if cell.get("diverged") else _percent(cell, "final") for cell in ends]
+        line += [_points(cell) for cell in ends]
+        line += [
+            _times(found.get((method, policy, cost), {})) for policy in adaptive for cost in costs
+        ]
+        lines.append(" | ".join(line))
+    return "".join(f"| {line} |\n" for line in lines)
+
+
+def draw(rows: Sequence[Row], file: Path) -> None:
+    """Speed-ups over the twin by method, a panel for each C; below, final accuracies."""
+    found = cells(rows)
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    policies = [p for p in NAMES if any(row["policy"] == p for row in rows)]
+    adaptive = [policy for policy in policies if policy != TWIN]
+    costs = sorted({row["C"] for row in rows}) if adaptive else []
+    figure = Figure(figsize=(max(5, 0.36 * len(methods) + 2), 2.6 * (len(costs) + 1)))
+    figure.set_layout_engine("constrained")
+    panels = figure.subplots(len(costs) + 1, 1, sharex=True, squeeze=False)[:, 0]
+    places = range(len(methods))
+    for axes, cost in zip(panels, costs, strict=False):
+        axes.axhline(1, color="black", linewidth=0.8)
+        for k, policy in enumerate(adaptive):
+            speeds = [found.get((m, policy, cost), {}).get("speedup") for m in methods]
+            shift = 0.16 * (2 * k - len(adaptive) + 1)
+            at = [place + shift for place, speed in zip(places, speeds, strict=True) if speed]
+            axes.plot(at, [speed for speed in speeds if speed], "os"[k % 2], color=f"C{k + 1}",
+                      label=NAMES[policy])  # fmt: skip
+            never = [p + shift for p, speed in zip(places, speeds, strict=True) if not speed]
+            axes.plot(never, [0.35] * len(never), "x", color=f"C{k + 1}")
+        axes.set_yscale("log")
+        axes.set_yticks([0.5, 1, 2, 5, 10, 20], ["0.5", "1", "2", "5", "10", "20"])
+        axes.minorticks_off()
+        axes.set_ylabel(f"times faster, C = {cost:g}")
+    for k, policy in enumerate(policies):
+        ends = [found.get((m, policy, min(row["C"] for row in rows)), {}) for m in methods]
+        finals = [
+            (p, cell["final"]) for p, cell in zip(places, ends, strict=True) if "final" in cell
+        ]
+        panels[-1].plot(*zip(*finals, strict=True), "^os"[k % 3], color=f"C{k}", alpha=0.8,
+                        label=NAMES[policy])  # fmt: skip
+    panels[-1].set_ylabel("final accuracy")
+    panels[-1].set_xticks(places, methods, rotation=60, ha="right")
+    panels[-1].legend(frameon=False, ncols=len(policies))
+    for axes in panels:
+        axes.grid(alpha=0.3)
+        axes.set_xlim(-0.6, len(methods) - 0.4)
+    save(figure, file)
+
+
+def _percent(cell: Row, name: str) -> str:
+    return f"{100 * cell[name]:.1f} %" if name in cell else "–"
+
+
+def _points(cell: Row) -> str:
+    return f"{100 * cell['gap']:+.1f}" if "gap" in cell else "–"
+
+
+def _times(cell: Row) -> str:
+    return f"{cell['speedup']:.1f}" if cell.get("speedup") else "never"

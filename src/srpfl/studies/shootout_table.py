@@ -1,0 +1,227 @@
+"""What the shoot-out found: a table, a page, a picture, and a check of all that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from srpfl.report.drawing import save
+from srpfl.studies.shootout import MARK, POLICIES, SETTINGS, Line, lines
+
+PAGE, PICTURE = "README.md", "shootout.png"
+# The picture's panels: a setting, a C, and what the reader is to think of.
+PANELS = [
+    ("digits-fixed", 0.0, "fixed speeds,\nfree communication"),
+    ("digits-fixed", 100.0, "fixed speeds,\ncostly communication"),
+    ("digits-pareto", 0.0, "heavy tails,\nfree communication"),
+    ("digits-sampled", 0.0, "10 of 60\nat a time"),
+    ("digits-phones", 0.0, "phones that\ncome and go"),
+]
+INTRODUCTION = (
+    "Time to the accuracy that waiting for everyone comes to after 40 % of its rounds, and what it "
+    "costs. All policies of a setting have the same data, model and seeds, and about as many local "
+    "updates that count. Times are means over seeds; a dash where not every seed got there. `srpfl "
+    "shootout` plays what is missing, `srpfl reproduce --check results/` rebuilds this page.\n"
+)
+FASTER, SLOWER, NEVER = "#0072B2", "#D55E00", "#9a9a9a"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A policy in a setting, over all seeds."""
+
+    policy: str
+    time: float | None  # to the target; None where some seed did not get there
+    speedup: float | None  # over everyone
+    reached: int  # seeds
+    final: float
+    worst: float
+    slow: float
+    megabytes: float
+    wasted: float  # share of asks whose work did not count
+
+
+def rows(name: str, found: Sequence[Line], cost: float) -> list[Row]:
+    """The table of a setting for one C; every seed has a target of its own."""
+    everyone = {line["seed"]: line for line in found if line["policy"] == "everyone"}
+    targets = {seed: _target(line) for seed, line in everyone.items()}
+    table = []
+    for policy in SETTINGS[name].played:
+        mine = [
+            line
+            for line in found
+            if line["policy"] == policy
+            and line["seed"] in targets
+            and (line["C"] == cost or not POLICIES[policy].sees_cost)
+        ]
+        if not mine:
+            continue
+        times = [_time_to(line, targets[line["seed"]], cost) for line in mine]
+        reached = [time for time in times if time is not None]
+        base = [_time_to(everyone[line["seed"]], targets[line["seed"]], cost) for line in mine]
+        time = fmean(reached) if len(reached) == len(times) else None
+        known = [each for each in base if each is not None]
+        table.append(
+            Row(
+                policy,
+                time,
+                fmean(known) / time if time else None,
+                len(reached),
+                fmean(line["final"] for line in mine),
+                fmean(line["worst"] for line in mine),
+                fmean(line["slow"] for line in mine),
+                fmean(line["megabytes"] for line in mine),
+                fmean((line["dropped"] + line["lost"]) / max(1, line["asked"]) for line in mine),
+            )
+        )
+    return table
+
+
+def _target(line: Line) -> float:
+    last = line["curve"][-1][0]
+    return float(max(value for round, _, value in line["curve"] if round <= MARK * last + 1))
+
+
+def _time_to(line: Line, target: float, cost: float) -> float | None:
+    """By a straight line between evaluations, as everywhere; ``charged`` is C by round or, where
+    it is in the clients' own times, nothing."""
+    each = cost if line["charged"] == line["C"] else 0.0
+    before = (0.0, 0.0)
+    for round, computing, value in line["curve"]:
+        now = computing + each * round
+        if value >= target:
+            share = (target - before[1]) / (value - before[1]) if value > before[1] else 1.0
+            return float(before[0] + share * (now - before[0]))
+        before = (now, value)
+    return None
+
+
+def build(out: Path) -> str:
+    """The page with all tables that the records allow."""
+    text = [
+        "# The shoot-out\n",
+        INTRODUCTION,
+        f"![speed-up over waiting for everyone]({PICTURE})\n",
+    ]
+    for name, setting in SETTINGS.items():
+        found = lines(out, name)
+        for cost in setting.costs if found else ():
+            seeds = len({line["seed"] for line in found})
+            text.append(f"## {setting.title}, C = {cost:g} ({name}, seeds: {seeds})\n")
+            text.append(
+                "| policy | time | speed-up | final | worst tenth | slow half | MB | thrown away |"
+            )
+            text.append("|---|---:|---:|---:|---:|---:|---:|---:|")
+            text += [_told(row) for row in rows(name, found, cost)]
+            text.append("")
+    return "\n".join(text)
+
+
+def _told(row: Row) -> str:
+    time = "–" if row.time is None else f"{row.time:.1f}"
+    speedup = "–" if row.speedup is None else f"{row.speedup:.2f}"
+    shares = (row.final, row.worst, row.slow)
+    told = [time, speedup, *(f"{100 * share:.1f} %" for share in shares)]
+    return (
+        f"| {POLICIES[row.policy].label} | {' | '.join(told)} | {row.megabytes:.1f} "
+        f"| {100 * row.wasted:.0f} % |"
+    )
+
+
+def draw(out: Path) -> None:
+    """How many times as fast as waiting for everyone: a bar for each policy, a panel for each
+    situation."""
+    panels = [(name, cost, title) for name, cost, title in PANELS if lines(out, name)]
+    if not panels:
+        return
+    names = [name for name in POLICIES if name != "everyone"]
+    figure = Figure(figsize=(2.6 * len(panels) + 1.8, 5.2), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for each, (name, cost, title) in zip(axes, panels, strict=True):
+        table = {row.policy: row for row in rows(name, lines(out, name), cost)}
+        _bars(each, names, table)
+        each.set_title(title, fontsize=11)
+    axes[0].set_yticks(range(len(names)), [POLICIES[name].label for name in names])
+    axes[0].invert_yaxis()
+    figure.suptitle("How many times as fast as waiting for everyone (to the same accuracy)")
+    save(figure, out / PICTURE)
+
+
+def _bars(axes: Axes, names: Sequence[str], table: Mapping[str, Row]) -> None:
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_xlim(0.08, 40)
+    axes.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
+    axes.minorticks_off()
+    for place, name in enumerate(names):
+        row = table.get(name)
+        if row is None:
+            axes.text(1.1, place, "nothing to select", va="center", fontsize=8, color=NEVER)
+        elif row.speedup is None:
+            axes.text(1.1, place, "does not get there", va="center", fontsize=8, color=SLOWER)
+        else:
+            colour = FASTER if row.speedup >= 1 else SLOWER
+            left, right = min(1.0, row.speedup), max(1.0, row.speedup)
+            axes.barh(place, right - left, left=left, color=colour, height=0.65)
+            axes.text(
+                right * 1.08, place, f"{row.speedup:.2g}", va="center", fontsize=9, color=colour
+            )
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def write(out: Path) -> None:
+    """Page and picture."""
+    (out / PAGE).write_text(build(out))
+    draw(out)
+
+
+def check(out: Path) -> list[str]:
+    """What is wrong with the records of a shoot-out; page and picture are rebuilt."""
+    wrong = []
+    for name, setting in SETTINGS.items():
+        found = lines(out, name)
+        seeds = {line["seed"] for line in found}
+        there = {(line["policy"], line["seed"], line["C"]) for line in found}
+        if len(there) < len(found):
+            wrong.append(f"{out / name}.jsonl holds a run twice")
+        for policy in setting.played if found else ():
+            costs = setting.costs if POLICIES[policy].sees_cost else setting.costs[:1]
+            missing = [(s, c) for s in sorted(seeds) for c in costs if (policy, s, c) not in there]
+            wrong += [f"{name}: {policy} has no run of seed {s} with C = {c:g}" for s, c in missing]
+        wrong += [f"{name}: {text}" for line in found for text in _faults(line)]
+    page = out / PAGE
+    if not page.exists() or page.read_text() != build(out):
+        wrong.append(f"{page} does not follow from the records")
+    write(out)
+    return wrong
+
+
+def _faults(line: Line) -> list[str]:
+    """What a run's line contradicts."""
+    who = f"{line['policy']}, seed {line['seed']}"
+    times = [time for _, time, _ in line["curve"]]
+    wrong = []
+    if times != sorted(times) or not times:
+        wrong.append(f"{who}: times go back")
+    if line["counted"] + line["dropped"] + line["lost"] > line["asked"]:
+        wrong.append(f"{who}: more answers than asks")
+    return wrong
+
+
+def verdict(out: Path) -> dict[str, Any]:
+    """The tables as JSON."""
+    return {
+        name: {
+            f"C = {cost:g}": [asdict(row) for row in rows(name, lines(out, name), cost)]
+            for cost in setting.costs
+        }
+        for name, setting in SETTINGS.items()
+        if lines(out, name)
+    }

@@ -1,0 +1,168 @@
+"""FedNova, FedGATE, FedShuffle, MimeLite and local SGD, against twins of their papers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import srpfl
+from algorithms.quadratic import (
+    CLIENTS,
+    LR,
+    ROUNDS,
+    RULE,
+    SAME,
+    STEPS,
+    TOLERANCE,
+    away,
+    gradient,
+    local,
+    played,
+    weights,
+)
+
+ENGINES = ["loop", "vectorised"]
+# Clients with one point each, so often that any batch of four is the same: they differ in steps.
+TIMES = (4, 8, 12)
+ONE_X = [
+    np.tile(x, (n, 1)) for x, n in zip([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], TIMES, strict=True)
+]
+ONE_Y = [np.full(n, y) for y, n in zip([1.0, 2.0, -1.0], TIMES, strict=True)]
+UNEVEN: dict[str, Any] = {"epochs": 2, "batch_size": 4}
+COUNTS = [2, 4, 6]  # steps
+
+
+def one_gradient(client: int, w: np.ndarray) -> np.ndarray:
+    x, y = ONE_X[client][0], ONE_Y[client][0]
+    return 2 * x * (x @ w - y)
+
+
+def uneven(algorithm: Any, rounds: int = ROUNDS, **choices: Any) -> np.ndarray:
+    return weights(played(algorithm, rounds, x=ONE_X, y=ONE_Y, **choices).state)
+
+
+def fedgate(gamma: float) -> np.ndarray:
+    x, delta = np.zeros(2), np.zeros((CLIENTS, 2))
+    for _ in range(ROUNDS):
+        y = [local(i, x, lambda w, d=delta[i]: -d) for i in range(CLIENTS)]
+        moves = x - np.stack(y)
+        delta = delta + (moves - moves.mean(0)) / (LR * STEPS)
+        x = x - gamma * moves.mean(0)
+    return x
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("gamma", [1.0, 0.5])
+def test_fedgate_is_that_of_the_paper(gamma: float, engine: str) -> None:
+    found = weights(played(srpfl.FedGATE(server_lr=gamma, **SAME), engine=engine).state)
+    assert away(found, fedgate(gamma)) < TOLERANCE
+
+
+def test_fedgates_corrections_cancel_out_when_clients_join() -> None:
+    policy = srpfl.Doubling(schedule=[(1, 3), (2, 3), (3, 3)])
+    run = played(srpfl.FedGATE(**SAME), rounds=9, participation=policy)
+    assert run.parts is not None
+    kept = [run.parts.slots_of(i)["delta"]["line.weight"] for i in range(CLIENTS)]
+    assert float(sum(kept).abs().max()) < TOLERANCE  # type: ignore[union-attr]
+    assert float(kept[0].abs().max()) > 0.1
+
+
+def fednova(rho: float) -> np.ndarray:
+    x = np.zeros(2)
+    for _ in range(ROUNDS):
+        directions, lengths = [], []
+        for i, steps in enumerate(COUNTS):
+            y, m, a, factor = x, np.zeros(2), 0.0, 0.0
+            for _ in range(steps):
+                m = rho * m + one_gradient(i, y)
+                y = y - LR * m
+                factor = rho * factor + 1  # how often a gradient of this step has counted so far
+                a += factor
+            directions.append((x - y) / a)
+            lengths.append(a)
+        x = x - np.mean(lengths) * np.mean(directions, 0)
+    return x
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("rho", [0.0, 0.5])
+def test_fednova_is_that_of_the_paper(rho: float, engine: str) -> None:
+    rule = srpfl.SGD(lr=LR, momentum=rho, weight_decay=0.0)
+    found = uneven(srpfl.FedNova(rule=rule, **UNEVEN), engine=engine)
+    assert away(found, fednova(rho)) < TOLERANCE
+
+
+def fedshuffle(reference: float) -> np.ndarray:
+    x = np.zeros(2)
+    for _ in range(ROUNDS):
+        after = []
+        for i, steps in enumerate(COUNTS):
+            y = x
+            for _ in range(steps):
+                y = y - LR * reference / steps * one_gradient(i, y)
+            after.append(y)
+        x = x + 0.5 * (np.mean(after, 0) - x)
+    return x
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+def test_fedshuffle_is_that_of_the_paper(engine: str) -> None:
+    algorithm = srpfl.FedShuffle(reference=3.0, server_lr=0.5, rule=RULE, **UNEVEN)
+    assert away(uneven(algorithm, engine=engine), fedshuffle(3.0)) < TOLERANCE
+
+
+def test_unequal_steps_do_not_bias_fednova_and_fedshuffle() -> None:
+    # Small steps, so that drift is small and what is left of the distance is the bias: FedAvg goes
+    # to the optimum in which clients count by their steps.
+    def solved(shares: list[float]) -> np.ndarray:
+        points = [(ONE_X[i][0], ONE_Y[i][0], share) for i, share in enumerate(shares)]
+        hessian = sum(share * np.outer(x, x) for x, _, share in points)
+        return np.linalg.solve(hessian, sum(share * y * x for x, y, share in points))
+
+    rule = srpfl.SGD(lr=0.02, weight_decay=0.0)
+    fair, unfair = solved([1, 1, 1]), solved([2, 4, 6])
+    found = {
+        kind.__name__: uneven(kind(rule=rule, **{**UNEVEN, **more}), rounds=100, engine="loop")
+        for kind, more in (
+            (srpfl.FedAvg, {}),
+            (srpfl.FedNova, {}),
+            (srpfl.FedShuffle, {"reference": 4.0}),
+        )
+    }
+    bias = away(fair, unfair)
+    far = {name: away(w, fair) / bias for name, w in found.items()}
+    assert away(found["FedAvg"], unfair) / bias == pytest.approx(0.14, abs=0.01)
+    assert far["FedAvg"] == pytest.approx(0.86, abs=0.01)
+    assert far["FedNova"] == pytest.approx(0.12, abs=0.01)
+    assert far["FedShuffle"] < 0.2, far
+
+
+def mimelite() -> np.ndarray:
+    x, m = np.zeros(2), np.zeros(2)
+    for _ in range(ROUNDS):
+        after = []
+        for i in range(CLIENTS):
+            y = x
+            for _ in range(STEPS):
+                y = y - LR * (0.1 * gradient(i, y) + 0.9 * m)
+            after.append(y)
+        m = 0.1 * np.mean([gradient(i, x) for i in range(CLIENTS)], 0) + 0.9 * m
+        x = np.mean(after, 0)
+    return x
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_mimelite_is_that_of_the_paper(engine: str) -> None:
+    assert (
+        away(weights(played(srpfl.MimeLite(**SAME), engine=engine).state), mimelite()) < TOLERANCE
+    )
+
+
+def test_local_sgd_is_fedavg_in_steps() -> None:
+    work = {name: SAME[name] for name in ("batch_size", "rule")}
+    one, other = srpfl.LocalSGD(steps=STEPS, **work), srpfl.FedAvg(**SAME)
+    assert away(weights(played(one).state), weights(played(other).state)) == 0
+    assert srpfl.LocalSGD().steps == 10

@@ -1,0 +1,115 @@
+"""Data that a user has already: arrays, tables, datasets of PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+import srpfl
+from srpfl.data import Transform, from_arrays, from_datasets, from_frame, from_hub
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 4))
+Y = (X[:, 0] > 0).astype(np.int64)
+WHO = np.repeat(["ann", "bob", "cid"], 20)
+
+
+def play(data: Any, **more: Any) -> srpfl.Run:
+    usual = {
+        "model": srpfl.models.MLP(4, (8,), classes=2),
+        "algorithm": srpfl.FedRep(),
+        "rounds": 2,
+    }
+    return srpfl.simulate(data=data, **{**usual, **more})
+
+
+def frame() -> pandas.DataFrame:
+    table = pandas.DataFrame(X, columns=list("abcd"))
+    return table.assign(who=WHO, kind=np.where(Y > 0, "yes", "no"))
+
+
+def test_the_same_data_in_three_spellings_are_the_same_run() -> None:
+    arrays = play(from_arrays(X, Y, WHO))
+    tensors = play(from_arrays(torch.from_numpy(X), torch.from_numpy(Y), WHO))
+    table = play(from_frame(frame(), client="who", label="kind", features=list("abcd")))
+    for run in (tensors, table):
+        assert [p.value for p in run.accuracy] == [p.value for p in arrays.accuracy]
+
+
+def test_everybody_is_tested_on_what_is_held_out() -> None:
+    data = from_arrays(X, Y, WHO, test=0.25)
+    for client in range(3):
+        assert len(data.train(client).y) == 15
+        rows = {tuple(row) for row in data.train(client).x}
+        assert len(data.test(client).y) == 5
+        assert not rows & {tuple(row) for row in data.test(client).x}
+
+
+def test_rows_to_test_on_can_be_named() -> None:
+    mark = np.arange(60) % 20 >= 17
+    by_array = from_arrays(X, Y, WHO, test=mark)
+    by_column = from_frame(frame().assign(held=mark), client="who", label="kind", test="held")
+    for data in (by_array, by_column):
+        np.testing.assert_array_equal(data.test(1).x, X[37:40].astype(np.float32))
+        assert data.train(1).x.shape == (17, 4)
+
+
+def test_numbers_to_predict_are_for_regression() -> None:
+    data = from_frame(frame().drop(columns="kind"), client="who", label="a")
+    assert (data.classes, data.task) == (0, "regression")
+    model = srpfl.models.MLP(3, (8,), classes=1)
+    assert play(data, model=model, task=srpfl.Regression()).metric == "rmse"
+
+
+def test_datasets_of_pytorch_one_for_each_client() -> None:
+    parts = [TensorDataset(torch.from_numpy(X[who == WHO]).float(), torch.from_numpy(Y[who == WHO]))
+             for who in ("ann", "bob", "cid")]  # fmt: skip
+    tests = [TensorDataset(*part[:4]) for part in parts]
+    data = from_datasets(parts, test=tests)
+    assert (data.clients, data.size(2), len(data.test(2).y)) == (3, 20, 4)
+    np.testing.assert_allclose(data.train(1).x, X[20:40], rtol=1e-6)
+    assert len(play(data).rounds) == 2
+
+
+def test_images_of_bytes_are_scaled_and_tables_of_bytes_are_not() -> None:
+    images = from_arrays(np.zeros((60, 1, 4, 4), np.uint8), Y, WHO)
+    tokens = from_arrays(np.zeros((60, 4), np.uint8), Y, WHO)
+    assert (images.transform.scale, tokens.transform.scale) == (True, False)
+    assert from_arrays(X, Y, WHO, transform=Transform(mean=(1.0,))).transform.mean == (1.0,)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: from_arrays(X, Y[:9], WHO), "x has 60 rows and y has 9"),
+        (lambda: from_arrays(X, Y, WHO[:9]), "client has 9"),
+        (lambda: from_arrays(X, Y - 1, WHO), "numbered from 0"),
+        (lambda: from_arrays(X, Y, WHO, test=2), "fraction of rows"),
+        (lambda: from_arrays(X, Y, WHO, test=[True]), "each of the 60 rows"),
+        (lambda: from_arrays(X, Y, WHO, test=np.ones(60)), "client ann has no training rows"),
+        (lambda: from_arrays(np.array([["a"]]), [0], [0]), "turn texts into numbers"),
+        (lambda: from_frame(frame(), client="wo", label="kind"), "no column 'wo'"),
+        (lambda: from_frame(frame(), client="kind", label="a"), "column 'who' must hold numbers"),
+        (
+            lambda: from_frame(frame().assign(a=np.nan), client="who", label="kind"),
+            "column 'a' has no number in row 0",
+        ),
+        (lambda: from_datasets([]), "at least one sample"),
+        (lambda: from_datasets([[(1, 2, 3)]]), r"a pair \(x, y\)"),
+        (lambda: from_datasets([[(1, 2)]], test=[]), "1 clients and 0 test"),
+    ],
+)
+def test_a_slip_is_a_sentence(make: Any, sentence: str) -> None:
+    with pytest.raises(srpfl.SrpflError, match=sentence):
+        make()
+
+
+def test_the_hub_without_a_network_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(srpfl.SrpflError, match="Hub"):
+        from_hub("nobody/nothing")

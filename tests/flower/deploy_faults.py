@@ -1,0 +1,149 @@
+"""Try every fault that a deployment should outlast, and write the table: make deploy-faults
+
+    python tests/flower/deploy_faults.py [--only WORD ...]
+
+Each fault is a test of its own with a limit on its time. Those with real processes start a
+SuperLink and SuperNodes on this machine and end them again. Results are kept one by one in
+results/deployment-faults.json, so that a part can be tried again;
+docs/reliability-deployments.md has them as a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / "results" / "deployment-faults.json"
+PAGE = ROOT / "docs" / "reliability-deployments.md"
+LIMIT = 900  # seconds for one fault
+
+PROCESSES, FAKE = "real processes", "in-process grid"
+# What happens, how it is tried, the test, and what "outlasted" means: the test asserts it.
+FAULTS = {
+    "a slow node": (
+        PROCESSES,
+        "test_processes.py::test_first_n_goes_on_without_the_slow",
+        "equals the simulator; its late answer is dropped, its head stays the old one",
+    ),
+    "kill -9 of a node at work": (
+        PROCESSES,
+        "test_processes.py::test_a_killed_node_is_done_without_and_comes_back_with_its_head",
+        "equals the simulator; it comes back with its head",
+    ),
+    "kill -9 of the server app, then of the SuperLink, beside a node that sends NaN": (
+        PROCESSES,
+        "test_processes.py::test_a_killed_server_and_superlink_go_on_and_the_bad_is_refused",
+        "equals the simulator; no round is counted twice",
+    ),
+    "an answer lost (SuperLink answers 500 once), one uploaded by half, and a hostile node": (
+        PROCESSES,
+        "test_faulty_line.py",
+        "equals the simulator; who lost an answer takes part again; the server stays up",
+    ),
+    "nodes without a registered key": (
+        PROCESSES,
+        "test_processes.py::test_with_tls_and_authentication_an_unregistered_node_gets_no_work",
+        "turned away",
+    ),
+    "an outsider with the CA certificate, and an unsigned app": (
+        PROCESSES,
+        "test_namespaces.py",
+        "achieves nothing; nodes refuse the app",
+    ),
+    **{
+        f"{how} of `srpfl deploy local`": (
+            PROCESSES,
+            f"test_processes.py::test_however_the_command_ends_nothing_is_left_behind[{how}]",
+            "no process and no folder left behind",
+        )
+        for how in ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL")
+    },
+    "1,000 random records in 20 rounds": (
+        FAKE,
+        "test_hostile.py::test_a_thousand_random_records_change_nothing",
+        "equals the run without that node; memory bounded",
+    ),
+    "1,000 replies damaged byte by byte": (
+        FAKE,
+        "test_parcels.py::test_a_thousand_damaged_replies_raise_nothing",
+        "nothing raises",
+    ),
+    "a node that claims 4.6e18 test samples": (
+        FAKE,
+        "test_hostile.py::test_a_node_cannot_claim_more_test_samples_than_it_joined_with",
+        "not believed",
+    ),
+    "two servers with one experiment name": (
+        FAKE,
+        "test_personal.py::test_a_second_run_of_the_same_name_is_turned_away_with_a_sentence",
+        "the second is turned away, the first continues",
+    ),
+    "another key that claims a client's name": (
+        FAKE,
+        "test_hostile.py::test_with_keys_a_name_belongs_to_its_node",
+        "refused",
+    ),
+    "a damaged head on a node": (
+        FAKE,
+        "test_personal.py::test_a_damaged_part_is_an_error_and_not_a_fresh_start",
+        "an error, never a fresh start",
+    ),
+}
+HEAD = """# Faults of deployments
+
+What was done to a deployment, and what came of it. `make deploy-faults` tries all of it again;
+those with real processes take minutes. An outcome in this table is what the test asserts.
+
+| what happens | tried with | held? | then | seconds |
+|---|---|---|---|---|
+"""
+
+
+def tried(name: str) -> dict[str, object]:
+    test = FAULTS[name][1]
+    began = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", f"tests/flower/{test}"]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False
+        )
+        last = done.stdout.strip().splitlines()[-1:]
+        skipped = done.returncode == 0 and "passed" not in "".join(last)
+        held = "not tried here" if skipped else "yes" if done.returncode == 0 else "NO"
+        if held == "NO":
+            print(done.stdout[-4000:], flush=True)
+    except subprocess.TimeoutExpired:
+        held = f"NO (more than {LIMIT} s)"
+    return {"held": held, "seconds": round(time.monotonic() - began)}
+
+
+def page(results: dict[str, dict[str, object]]) -> str:
+    rows = []
+    for name, (kind, _, then) in FAULTS.items():
+        found = results.get(name, {"held": "not tried yet", "seconds": ""})
+        rows.append(f"| {name} | {kind} | {found['held']} | {then} | {found['seconds']} |")
+    return HEAD + "\n".join(rows) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", help="faults whose name has one of these words")
+    only = parser.parse_args().only
+    results = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    for name in FAULTS:
+        if only and not any(word in name for word in only):
+            continue
+        results[name] = tried(name)
+        print(f"{results[name]['held']:>5}  {name} ({results[name]['seconds']} s)", flush=True)
+        KEPT.write_text(json.dumps(results, indent=1) + "\n")
+        PAGE.write_text(page(results))
+    raise SystemExit(any(str(found["held"]).startswith("NO") for found in results.values()))
+
+
+if __name__ == "__main__":
+    main()

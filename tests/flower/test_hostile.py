@@ -1,0 +1,140 @@
+"""A node that sends anything but answers stops nobody and changes nothing."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+
+import srpfl
+import tiny
+from flower.federation import BASE, DATA, Federation, during
+from flower.hostile import Hostile
+
+
+def test_a_thousand_random_records_change_nothing(tmp_path: Path) -> None:
+    algorithm = srpfl.FedRep(head_epochs=1, tuning_epochs=1)
+    choices = {"rounds": 20, "evaluate_every": 1, "algorithm": algorithm}
+    seconds = [1, 1, 1, 1]
+    bad = Federation(tmp_path / "bad", seconds, participation=srpfl.Everyone(), **choices)
+    hostile = bad.of(3).mangle = Hostile(seed=1)
+    hostile.records = 1  # it introduces itself properly, else nobody would ask it anything
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run = bad.serve()
+    assert hostile.records > 1000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
+    good = Federation(tmp_path / "good", seconds, participation=srpfl.Everyone(), **choices)
+    del good.grid.nodes[BASE + 3]
+    other = good.serve()
+    assert run.state is not None
+    assert other.state is not None
+    assert tiny.same(run.state.shared, other.state.shared)
+    assert [r.participants for r in run.rounds] == [r.participants for r in other.rounds]
+    assert [e.clients for e in run.evaluations] == [e.clients for e in other.evaluations]
+    assert [e.value for e in run.evaluations] == [e.value for e in other.evaluations]
+    refused = bad.events("refused") + bad.events("failed") + bad.events("lost")
+    assert {event["client"] for event in refused} <= {3, None}  # None: an answer to no question
+    assert len(refused) >= 20
+    assert all(event["why"].isprintable() for event in refused)
+
+
+def test_a_node_that_cannot_introduce_itself_is_not_asked(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1, 1, 1], participation=srpfl.Everyone())
+    federation.of(3).mangle = Hostile(seed=2)
+    run = federation.serve()
+    assert [r.participants for r in run.rounds] == [[0, 1, 2]] * 3
+    assert federation.events("refused") or federation.events("failed")
+    assert "train" not in federation.of(3).received
+
+
+def claims(weight: float, sums: list[float]):  # type: ignore[no-untyped-def]
+    def mangle(reply):  # type: ignore[no-untyped-def]
+        if reply.metadata.message_type == "evaluate":
+            for kind in ("personalised", "local"):
+                reply.content["answer"][f"{kind}/weight"] = weight
+                reply.content["answer"][f"{kind}/sums"] = sums
+        return reply
+
+    return mangle
+
+
+def test_a_node_cannot_claim_more_test_samples_than_it_joined_with(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1, 1], evaluate_every=3)
+    federation.of(1).mangle = claims(4.6e18, [4.6e18])
+    run = federation.serve()
+    assert [record.weights[1] for record in run.evaluations] == [0.0, 0.0]
+    assert all(record.value < 1.0 for record in run.evaluations)
+    assert "and joined with" in federation.events("not evaluated")[0]["why"]
+
+
+def test_a_node_that_joins_with_a_huge_test_set_is_weighed_down(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1, 1], evaluate_every=3, outweigh=2.0)
+
+    def joins(reply):  # type: ignore[no-untyped-def]
+        if reply.metadata.message_type == "query.hello":
+            reply.content["answer"]["test"] = [1 << 39]
+        return claims(float(1 << 39), [float(1 << 39)])(reply)
+
+    federation.of(1).mangle = joins
+    run = federation.serve()
+    for record in run.evaluations:
+        others = sorted(record.weights)[:2]
+        assert record.weights[1] == pytest.approx(2 * max(others))
+        assert record.clients[1] == 1.0
+    assert federation.events("outweighs")
+
+
+@pytest.mark.parametrize("judge", ["mean", "trimmed", "median"])
+def test_a_robust_way_of_judging_counts_clients_alike(tmp_path: Path, judge: str) -> None:
+    from srpfl.flower.judging import over_clients
+
+    run = Federation(tmp_path, [1, 1, 1], evaluate_every=3, judge=judge).serve()
+    for record in run.evaluations:
+        assert record.value == over_clients(record, judge)  # type: ignore[arg-type]
+
+
+def test_a_name_with_escape_codes_is_shown_harmless(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    federation = Federation(tmp_path, [1, 1, 1])
+    federation.of(0).config["partition-id"] = "evil\n\x1b[2Jsrpfl: the run is over"
+    federation.serve()
+    assert "\x1b" not in capsys.readouterr().out
+    assert any("evil\\n\\x1b" in event["why"] for event in federation.events("joined"))
+
+
+def test_another_model_on_a_node_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from srpfl.flower import client_app, share_of
+
+    federation = Federation(tmp_path, [1, 1, 1], participation=srpfl.Everyone())
+    other = replace(federation.experiment, model=srpfl.models.MLP(8, (5, 3), classes=4))
+    federation.of(1).app = client_app(other, lambda context: share_of(DATA, 1))
+    run = federation.serve()
+    assert [r.participants for r in run.rounds] == [[0, 2]] * 3
+    assert "another model or algorithm" in federation.events("refused")[0]["why"]
+
+
+def swapped(federation: Federation) -> None:
+    """In the middle of the run another node comes with the name of the one that goes."""
+
+    def swap() -> None:
+        federation.of(1).online = False
+        federation.join(777, 1, 1)
+
+    during(swap, 2.2, federation)
+
+
+def test_with_keys_a_name_belongs_to_its_node(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1, 1], authenticated=True, rounds=12)
+    swapped(federation)
+    run = federation.serve()
+    assert "belongs to the key of node 101" in federation.events("refused")[0]["why"]
+    assert all(1 not in record.participants for record in run.rounds[3:])
+
+
+def test_without_keys_it_is_said_that_another_node_took_a_name(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1, 1], rounds=12)
+    swapped(federation)
+    federation.serve()
+    assert "another node than before" in federation.events("joined")[-1]["why"]

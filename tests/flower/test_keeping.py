@@ -1,0 +1,81 @@
+"""Late answers over Flower's grid: kept with their age under FedBuff, dropped otherwise."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+import srpfl
+import tiny
+from flower.federation import BASE, DATA, Federation, during
+from participation.scripted import Given
+from srpfl.flower.server import serve
+
+
+def test_a_slow_nodes_answer_is_kept_with_its_age_or_dropped(tmp_path: Path) -> None:
+    seconds = [1, 3.5, 1.3]
+    kept = Federation(tmp_path / "a", seconds, participation=srpfl.FedBuff(k=2))
+    run = kept.serve(rounds=6)
+    ages = [
+        age
+        for record in run.rounds
+        for client, age in zip(record.participants, record.ages, strict=True)
+        if client == 1
+    ]
+    assert ages
+    assert min(ages) > 0
+    assert kept.kept(1).exists() or kept.pending(1).exists()
+    assert not kept.events("late")
+    dropped = Federation(tmp_path / "b", seconds, participation=srpfl.Doubling(schedule=[(2, 9)]))
+    run = dropped.serve(rounds=6)
+    assert all(1 not in record.participants for record in run.rounds)
+    assert dropped.events("late")
+
+
+def test_it_is_what_the_simulator_plays(tmp_path: Path) -> None:
+    """Whose answers count when, how old they are, and what becomes of model and heads."""
+    seconds, policy = (1.0, 3.5, 1.32), srpfl.FedBuff(k=2)
+    real = Federation(tmp_path, seconds, participation=policy).serve(rounds=6)
+    three = replace(DATA, train_parts=DATA.train_parts[:3], test_parts=DATA.test_parts[:3])
+    simulated = tiny.simulate(
+        data=three, participation=policy, clock=Given(seconds), rounds=6, evaluate_every=0
+    )
+    assert [r.participants for r in real.rounds] == [r.participants for r in simulated.rounds]
+    assert [r.ages for r in real.rounds] == [r.ages for r in simulated.rounds]
+    assert real.state is not None
+    assert simulated.state is not None
+    for name, value in real.state.shared.items():
+        torch.testing.assert_close(value, simulated.state.shared[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_node_that_leaves_frees_its_place_and_one_that_comes_is_asked(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 9, 1.3], participation=srpfl.FedBuff(k=1, sample=3))
+    federation.grid.nodes.pop(BASE + 2)
+    during(lambda: federation.grid.kill(BASE + 1), 3.0, federation)
+    during(lambda: federation.join(BASE + 2, 2, 1.3), 30.0, federation)
+    run = federation.serve(rounds=90)
+    assert any(1 in record.lost for record in run.rounds)
+    assert any(2 in record.participants for record in run.rounds)
+
+
+def test_after_a_restart_nobody_is_at_work_and_the_run_goes_on(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 6, 1.3], participation=srpfl.FedBuff(k=1), rounds=9)
+
+    class Stop(srpfl.Watcher):
+        def round(self, record: object) -> None:
+            if record.round == 3:  # type: ignore[attr-defined]
+                raise KeyboardInterrupt
+
+    clock = {"now": federation.grid.now, "sleep": federation.grid.sleep}
+    with suppress(KeyboardInterrupt):
+        serve(federation.experiment, federation.grid, watchers=[Stop()], **clock)
+    run = federation.serve()
+    assert len(run.rounds) == 9
+    assert run.rounds[2].lost  # those who were at work for the server that is gone
+    asked = sum(record.asked for record in run.rounds)
+    ended = sum(len(r.participants) + len(r.late) + len(r.lost) for r in run.rounds)
+    assert run.state is not None
+    assert asked == ended + len(run.state.flights)

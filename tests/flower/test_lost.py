@@ -1,0 +1,59 @@
+"""An answer that is lost on the way costs its client little, and the run nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import srpfl
+from flower.federation import Federation
+from srpfl.flower import Patience
+
+
+class Losing:
+    """A node whose answers to some rounds never arrive, though it has done the work."""
+
+    def __init__(self, federation: Federation, client: int, times: int) -> None:
+        self.left = times
+        self.grid = federation.grid
+        usual = self.grid._answer
+        node_id = 100 + client
+
+        def answered(number: int, message):  # type: ignore[no-untyped-def]
+            reply = usual(number, message)
+            if number == node_id and message.metadata.message_type == "train" and self.left:
+                self.left -= 1
+                return None
+            return reply
+
+        self.grid._answer = answered  # type: ignore[method-assign]
+
+
+def test_a_lost_answer_is_noticed_and_its_client_asked_again(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1, 1], participation=srpfl.FirstN(n=2), rounds=40)
+    Losing(federation, 1, times=1)
+    run = federation.serve()
+    assert [event["client"] for event in federation.events("lost")] == [1]
+    assert any(1 in record.participants for record in run.rounds)
+    assert "query.doing" in federation.of(1).received
+    assert max(record.duration for record in run.rounds) < 5
+
+
+def test_a_round_that_waits_for_a_lost_answer_goes_on(tmp_path: Path) -> None:
+    patience = Patience(clients=20.0, settling=20.0, poll=0.05, round=3600.0)
+    federation = Federation(
+        tmp_path, [1, 1, 1], participation=srpfl.Everyone(), patience=patience, rounds=3
+    )
+    Losing(federation, 1, times=1)
+    run = federation.serve()
+    assert run.rounds[0].participants == [0, 2]
+    assert run.rounds[0].duration < 40
+    assert [sorted(record.participants) for record in run.rounds[1:]] == [[0, 1, 2]] * 2
+
+
+def test_a_straggler_at_work_is_not_taken_for_lost(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 90, 1], participation=srpfl.FirstN(n=2), rounds=100)
+    run = federation.serve()
+    assert federation.events("lost") == []
+    assert federation.events("late")
+    assert federation.of(1).received.count("query.doing") <= 3
+    assert len(run.rounds) == 100

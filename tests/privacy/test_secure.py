@@ -1,0 +1,140 @@
+"""A sum of which a server learns nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("flwr", reason="srpfl[flower] is not installed")
+
+from srpfl.algorithms.averages import averages
+from srpfl.privacy.secure import (
+    Member,
+    SecureSumError,
+    fixed_point,
+    real,
+    secure_sum,
+    unmasked,
+)
+
+NUMBERS = 600
+
+
+def answers(count: int, seed: int = 0) -> dict[int, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {10 * name: fixed_point(rng.normal(size=NUMBERS)) for name in range(count)}
+
+
+def plain(given: dict[int, np.ndarray], counted: list[int]) -> np.ndarray:
+    return np.sum([given[name] for name in counted], axis=0, dtype=np.uint64)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(2, 9), st.randoms(use_true_random=False))
+def test_it_is_the_plain_sum_to_the_last_bit_whoever_is_late(count: int, draws: object) -> None:
+    given = answers(count)
+    least = count // 2 + 1
+    names = sorted(given)
+    draws.shuffle(names)  # type: ignore[attr-defined]
+    counted = names[: draws.randint(least, count)]  # type: ignore[attr-defined]
+    assert np.array_equal(secure_sum(given, counted), plain(given, counted))
+
+
+def test_with_thirty_percent_late() -> None:
+    given = answers(10)
+    counted = sorted(given)[3:]
+    assert np.array_equal(secure_sum(given, counted), plain(given, counted))
+    mean = real(secure_sum(given, counted)) / 7
+    assert np.abs(mean - np.mean([real(given[n]) for n in counted], axis=0)).max() < 1e-9
+
+
+class Round:
+    """One round up to the masked answers, with all that a server sees of it."""
+
+    def __init__(self, given: dict[int, np.ndarray], threshold: int) -> None:
+        self.threshold, names = threshold, sorted(given)
+        self.members = {name: Member(name) for name in names}
+        self.keys = {name: member.introduce() for name, member in self.members.items()}
+        self.letters = {n: m.share(self.keys, threshold) for n, m in self.members.items()}
+        for name, member in self.members.items():
+            member.receive({o: self.letters[o][name] for o in names if o != name})
+        self.masked = {name: m.mask(given[name]) for name, m in self.members.items()}
+
+
+def looks_random(values: np.ndarray) -> bool:
+    """Whether bytes are as even as random ones: χ² within five deviations of its mean, 255."""
+    counts = np.bincount(values.view(np.uint8), minlength=256)
+    expected = counts.sum() / 256
+    return abs(((counts - expected) ** 2 / expected).sum() - 255) < 5 * np.sqrt(2 * 255)
+
+
+def test_what_the_server_gets_of_one_client_looks_random_and_differs_each_time() -> None:
+    given = {name: fixed_point(np.zeros(NUMBERS)) for name in (0, 1, 2)}
+    first, second = Round(given, 2), Round(given, 2)
+    for name in given:
+        assert looks_random(first.masked[name])
+        assert not looks_random(given[name])
+        assert not np.array_equal(first.masked[name], second.masked[name])
+
+
+def test_a_late_answer_stays_hidden_after_the_sum_is_known() -> None:
+    """The server can take off the late one's pair masks; its own mask stays."""
+    given = answers(4)
+    seen = Round(given, 3)
+    late, counted = 0, [10, 20, 30]
+    revealed = [seen.members[name].reveal(counted) for name in counted]
+    total = unmasked({n: seen.masked[n] for n in counted}, seen.keys, revealed, 3)
+    assert np.array_equal(total, plain(given, counted))
+    # With the late answer in, the rest of the masks would have to cancel; they do not.
+    attempt = unmasked(seen.masked, seen.keys, revealed, 3) - total
+    assert looks_random(attempt)
+    assert not np.array_equal(attempt, given[late])
+
+
+def test_fewer_than_the_threshold_reveal_nothing() -> None:
+    seen = Round(answers(5), 3)
+    counted = [0, 10, 20]
+    revealed = [seen.members[name].reveal(counted) for name in counted]
+    with pytest.raises(SecureSumError, match="2 of 3"):
+        unmasked({n: seen.masked[n] for n in counted}, seen.keys, revealed[:2], 3)
+
+
+def test_a_member_reveals_once_and_never_for_too_few() -> None:
+    member = Round(answers(5), 3).members[0]
+    with pytest.raises(SecureSumError, match="too few"):
+        member.reveal([0, 10])
+    member.reveal([0, 10, 20])
+    with pytest.raises(SecureSumError, match="once"):
+        member.reveal([10, 20, 30])
+
+
+def test_half_of_the_members_are_not_enough() -> None:
+    members = [Member(0), Member(1)]
+    keys = {member.name: member.introduce() for member in members}
+    with pytest.raises(SecureSumError, match="more than half"):
+        members[0].share(keys, 1)
+
+
+def test_a_letter_for_another_cannot_be_read() -> None:
+    seen = Round(answers(3), 2)
+    with pytest.raises(Exception, match=r"^$"):  # Fernet's InvalidToken
+        seen.members[0].receive({10: seen.letters[10][20]})
+
+
+def test_numbers_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(SecureSumError, match="too large"):
+        fixed_point(np.array([1e10]))
+
+
+def test_the_simulators_secure_average_is_the_protocols_to_the_last_bit() -> None:
+    sent = {"w": torch.linspace(-1, 1, NUMBERS)}
+    rng = np.random.default_rng(1)
+    parts = [{"w": sent["w"] + torch.from_numpy(rng.normal(size=NUMBERS)).float()} for _ in "abcd"]
+    updates = {k: (part["w"].double() - sent["w"].double()).numpy() for k, part in enumerate(parts)}
+    total = real(secure_sum({k: fixed_point(u) for k, u in updates.items()}, [0, 1, 3]))
+    mean = (sent["w"].double() + torch.from_numpy(total) / 3).float()
+    three = [parts[0], parts[1], parts[3]]
+    assert torch.equal(averages("secure")(sent, three, [1.0] * 3)["w"], mean)

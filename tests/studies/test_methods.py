@@ -1,0 +1,81 @@
+"""The study of all methods: what is left out, what a row says, sittings that add up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srpfl.options.config import Config
+from srpfl.options.experiment import experiment
+from srpfl.options.methods import METHODS
+from srpfl.studies import methods as study
+from srpfl.studies.methods_page import cells, draw, table
+
+
+def row(method: str, policy: str, time: float | None, seed: int = 0) -> dict[str, Any]:
+    about = {"method": method, "seed": seed, "policy": policy, "C": 0.0}
+    return {**about, "final": 0.8, "slow - fast": -0.01, "whole time": 9.0, "time": time}
+
+
+def test_every_method_is_in_it_once() -> None:
+    with_a_twin = {name for name, method in METHODS.items() if method.twin}
+    assert {*study.ALL, *study.SPECIAL, *with_a_twin} == METHODS.keys()
+    assert "mocha" in study.PARTS["digits-linear"].methods
+
+
+@pytest.mark.parametrize("name", study.ALL)
+def test_the_options_of_the_small_part_make_an_experiment(name: str) -> None:
+    options = {**study.PARTS["digits"].options, "method": name}
+    assert type(experiment(Config.of(options))["algorithm"]) is METHODS[name].algorithm
+
+
+def test_a_speed_up_is_over_the_same_seeds_twin() -> None:
+    rows = [
+        *(row("fedavg", "everyone", 10.0 * (1 + seed), seed) for seed in (0, 1)),
+        *(row("fedavg", "doubling", 5.0, seed) for seed in (0, 1)),
+        row("ditto", "everyone", 10.0),
+        row("ditto", "doubling", None),
+    ]
+    found = cells(rows)
+    assert found["fedavg", "doubling", 0.0]["speedup"] == 3.0  # of 2 and 4
+    assert found["ditto", "doubling", 0.0]["speedup"] is None
+    lines = table(rows).splitlines()
+    assert lines[2].startswith("| fedavg | 80.0 % ")
+    assert lines[3].endswith("| never |")
+
+
+def test_a_later_sitting_replaces_what_it_repeats(tmp_path: Path) -> None:
+    old = [row("ditto", "everyone", 1.0), row("fedavg", "everyone", 2.0)]
+    both = study.merged(old, [row("ditto", "everyone", 3.0)])
+    assert [(each["method"], each["time"]) for each in both] == [("fedavg", 2.0), ("ditto", 3.0)]
+    diverged = {"method": "ditto", "seed": 0, "policy": "doubling", "C": 0.0, "diverged": True}
+    draw([*both, diverged], tmp_path / "picture.png")
+    assert "diverged" in table([*both, diverged])
+
+
+def test_the_results_page_has_the_table_of_its_rows() -> None:
+    folder = Path(__file__).parents[2] / "results" / "methods"
+    rows = json.loads((folder / "digits.json").read_text())
+    assert table(rows) == (folder / "digits.md").read_text()
+    assert table(rows).strip() in (folder / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_part_is_played_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = {**study.PARTS["digits"].options, "clients": 4, "rounds": 4, "per_client": 20}
+    part = replace(study.PARTS["digits"], options=short, mark=2, communications=(0.0,))
+    monkeypatch.setitem(study.PARTS, "digits", part)
+    given = ["digits", "--only", "fedavg", "--seeds", "0", "--engine", "loop"]
+    folders = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
+    study.main([*given, *folders])
+    file = tmp_path / "out" / "digits.json"
+    first = file.read_text()
+    assert [each["policy"] for each in json.loads(first)] == ["everyone", "doubling", "auto"]
+    monkeypatch.setattr(study, "play_or_resume", None)  # nothing is left to play
+    study.main([*given, *folders])
+    assert file.read_text() == first
+    assert file.with_suffix(".png").stat().st_size > 1000

@@ -1,0 +1,160 @@
+"""Sweeps: every run once, whatever is killed; what is there already is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import srpfl
+from srpfl.errors import ConfigError, RunFolderError
+from srpfl.report import write_report
+from srpfl.runs.doctor import examine
+from srpfl.sweeps.plan import planned
+
+COMMON = {"clients": 5, "rounds": 4, "model": "mlp", "per_client": 20, "evaluate_every": 2}
+GRID = {"method": ["fedavg", "fedrep", "srpfl"], "seed": [0, 1]}
+
+
+def records(folder: Path) -> list[bytes]:
+    return [(folder / name).read_bytes() for name in ("rounds.jsonl", "evaluations.jsonl")]
+
+
+def test_every_combination_is_played_once_and_what_is_there_is_left_alone(tmp_path: Path) -> None:
+    choices: Any = {"grid": GRID, "common": COMMON, "out": tmp_path / "runs", "on": "turn"}
+    done = srpfl.sweep(**choices)
+    assert done.complete
+    assert [row.varied for row in done.rows] == [
+        {"method": method, "seed": seed} for method in GRID["method"] for seed in GRID["seed"]
+    ]
+    assert [row.method for row in done.compare().rows] == GRID["method"]
+    table = done.to_pandas()
+    assert (table["state"] == "done").all()
+    assert table["value"].tolist() == [run.scores[-1].value for run in done.runs]
+    page = write_report(done.runs, tmp_path / "report.html")
+    assert page.stat().st_size > 0
+    before = {row.folder: os.stat(row.folder / "timing.jsonl").st_mtime_ns for row in done.rows}
+    srpfl.sweep(**{**choices, "grid": {**GRID, "seed": [0, 1, 2]}})
+    for folder, when in before.items():
+        assert os.stat(folder / "timing.jsonl").st_mtime_ns == when
+    assert len(list((tmp_path / "runs").iterdir())) == 9
+
+
+def test_a_run_of_a_sweep_is_the_run_alone(tmp_path: Path) -> None:
+    from srpfl.options.config import Config
+    from srpfl.options.play import play
+
+    done = srpfl.sweep(grid=GRID, common=COMMON, out=tmp_path / "runs", on="turn", together=2)
+    for row in done.rows:
+        play(Config.of({**COMMON, **row.varied}), tmp_path / "alone" / row.folder.name)
+        assert records(row.folder) == records(tmp_path / "alone" / row.folder.name)
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    done = srpfl.sweep(
+        runs=[{"lr": 0.01}, {"lr": -1.0}, {"lr": 1e9}], common=COMMON, out=tmp_path, on="turn"
+    )
+    assert [row.state for row in done.rows][:2] == ["done", "failed"]
+    assert "learning rate" in str(done.rows[1].error)
+    assert done.rows[2].state in ("diverged", "done")
+    assert len(done.runs) >= 1
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [
+        ({"grid": {"method": "fedrep"}}, "a list of values"),
+        ({"grid": {}}, "at least one run"),
+        ({"grid": {"colour": ["red"]}}, "colour"),
+        ({"runs": [{"seed": 0}, {"seed": 0}]}, "two runs"),
+        ({"grid": GRID, "on": "moon"}, "moon"),
+        ({"grid": GRID, "workers": 0}, "at least 1"),
+        ({"grid": {"seed": range(400), "rounds": range(1, 400)}}, "more than a sweep can have"),
+    ],
+)
+def test_mistakes_are_sentences(choices: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=told):
+        srpfl.sweep(**choices, out=tmp_path)
+
+
+def test_a_folder_with_another_run_is_refused(tmp_path: Path) -> None:
+    choices: Any = {"grid": {"seed": [0]}, "out": tmp_path, "on": "turn"}
+    srpfl.sweep(common=COMMON, **choices)
+    with pytest.raises(RunFolderError, match="holds another run"):
+        srpfl.sweep(common={**COMMON, "lr": 0.5}, **choices)
+
+
+STUDY = """
+[common]
+clients = 5
+per_client = 20
+rounds = {rounds}
+model = "mlp"
+evaluate_every = 5
+
+[grid]
+method = ["fedavg", "fedrep", "srpfl"]
+seed = {seeds}
+
+[[runs]]
+lr = 0.01
+[[runs]]
+lr = 0.02
+"""
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_a_sweep_ends_with_every_run_whole(tmp_path: Path) -> None:
+    """The sweep itself and all its workers at once, by kill -9."""
+    study, out = tmp_path / "study.toml", tmp_path / "runs"
+    study.write_text(STUDY.format(rounds=30, seeds=[0, 1]))
+    code = "import srpfl.cli; srpfl.cli.main()"
+    told = [sys.executable, "-c", code, "sweep", str(study), "--out", str(out), "--json"]
+    for kill in range(2):
+        process = subprocess.Popen(told, stdout=subprocess.DEVNULL, start_new_session=True)
+        wanted, limit = 25 * (kill + 1), time.monotonic() + 60
+        while rounds_in(out) < wanted and time.monotonic() < limit and process.poll() is None:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=10)
+    before = {path.parent: path.read_bytes() for path in out.rglob("rounds.jsonl")}
+    done = subprocess.run(told, capture_output=True, text=True, timeout=120)
+    assert json.loads(done.stdout)["complete"], done.stderr
+    plan = planned(out, grid={"method": ["fedavg", "fedrep", "srpfl"], "seed": [0, 1]},
+                   runs=[{"lr": 0.01}, {"lr": 0.02}])  # fmt: skip
+    assert len(plan) == 12
+    for run in plan:
+        assert len(srpfl.Run.load(run.folder).rounds) == 30
+        assert examine(run.folder).whole
+    for folder, lines in before.items():  # what was played stays, but for half a line
+        whole = lines[: lines.rfind(b"\n") + 1]
+        assert (folder / "rounds.jsonl").read_bytes().startswith(whole)
+
+
+def rounds_in(out: Path) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in out.glob("*/rounds.jsonl"))
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_replaced_and_workers_end_with_the_sweep(tmp_path: Path) -> None:
+    study, out = tmp_path / "study.toml", tmp_path / "runs"
+    study.write_text(STUDY.format(rounds=40, seeds=[0]))
+    code = "import srpfl.cli; srpfl.cli.main()"
+    told = [sys.executable, "-c", code, "sweep", str(study), "--out", str(out), "--json"]
+    process = subprocess.Popen([*told, "--workers", "1"], stdout=subprocess.PIPE, text=True)
+    limit = time.monotonic() + 60
+    while rounds_in(out) < 10 and time.monotonic() < limit:
+        time.sleep(0.05)
+    worker = int(next(out.rglob(".worker")).read_text().split()[1])
+    os.kill(worker, signal.SIGKILL)
+    said, _ = process.communicate(timeout=120)
+    assert json.loads(said)["complete"]
+    pids = {int(path.read_text().split()[1]) for path in out.rglob(".worker")}
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)

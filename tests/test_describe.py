@@ -1,0 +1,47 @@
+"""Two choices that differ never look the same in a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import srpfl
+import tiny
+from srpfl.errors import RunFolderError
+from srpfl.runs.describe import describe
+
+
+def made(width: int) -> Any:
+    return lambda name: len(name) > width
+
+
+PAIRS: list[tuple[Any, Any]] = [
+    ({"a": 1}, {"a": 2}),
+    (Path("a"), Path("b")),
+    (frozenset({"a"}), frozenset({"b"})),
+    (lambda name: name == "a", lambda name: name == "b"),
+    (made(1), made(2)),
+    (torch.zeros(2), torch.ones(2)),
+    (np.zeros(2), np.zeros(3)),
+    (np.float64(1.0), np.float64(2.0)),
+    ([{"a": {1}}], [{"a": {2}}]),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_what_differs_looks_different(one: Any, other: Any) -> None:
+    assert describe(one) == describe(one)
+    assert describe(one) != describe(other)
+
+
+def test_a_run_with_another_split_is_another_run(tmp_path: Path) -> None:
+    first = srpfl.FedRep(personal=lambda name: name.startswith("fc3"))
+    other = srpfl.FedRep(personal=lambda name: name.startswith("fc2"))
+    tiny.simulate(algorithm=first, out=tmp_path / "run", rounds=2)
+    tiny.simulate(algorithm=first, out=tmp_path / "run", rounds=2, resume=True)
+    with pytest.raises(RunFolderError, match="differs in algorithm"):
+        tiny.simulate(algorithm=other, out=tmp_path / "run", rounds=2, resume=True)
