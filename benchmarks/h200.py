@@ -20,12 +20,13 @@ import torch
 from torch import nn
 
 import srpfl
+from srpfl.core.plan import Phase, Plan
+from srpfl.core.rules import SGD
+from srpfl.core.split import state_of
 from srpfl.data.base import Pooled, Samples, Transform
 from srpfl.engine import Job, VectorisedEngine
 from srpfl.engine.graphs import CapturedSteps
-from srpfl.local import SGD, Phase, Plan
 from srpfl.models import MLP, LeNet5
-from srpfl.split import partition, state_of
 
 LITTLE = 0.012  # of the card's memory: 1.7 GiB
 CIFAR = Transform((0.491, 0.482, 0.447), (0.247, 0.243, 0.262), crop=4, flip=True)
@@ -48,14 +49,15 @@ def images(clients: int, each: int = 500, shape: tuple[int, ...] = (3, 32, 32)) 
 
 def fedrep_job(model: nn.Module, clients: int, number: int) -> Job:
     algorithm = srpfl.FedRep(head_epochs=10, body_epochs=1)
-    shared, head = partition(state_of(model), algorithm.is_personal(model))
-    return Job(0, number, "train", range(clients), shared, [head] * clients, algorithm.plan(model))
+    parts, plans = algorithm.split(model), algorithm.plans(model)
+    heads = [parts.personal] * clients
+    return Job(0, number, "train", range(clients), parts.shared, heads, plans)
 
 
 def steps_job(model: nn.Module, clients: int, steps: int) -> Job:
     everything = frozenset(name for name, _ in model.named_parameters())
-    plan = Plan((Phase(everything, steps=steps),), SGD(momentum=0.5))
-    return Job(0, 0, "train", range(clients), state_of(model), [{}] * clients, plan)
+    plans = (Plan((Phase(everything, steps=steps),), SGD(momentum=0.5)),)
+    return Job(0, 0, "train", range(clients), state_of(model), [{}] * clients, plans)
 
 
 def timed(work: Callable[[int], Any], repeats: int = 5) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def step_time(make: Callable[[], nn.Module], data: Pooled, precision: str) -> di
     """The slope between 50 and 150 steps, so that what is paid once per job drops out."""
     engine = VectorisedEngine(make(), data, device="cuda", precision=precision)
     some, many = (
-        timed(lambda _, n=n: engine.train(steps_job(make(), data.clients, n)))["median"]
+        timed(lambda _, n=n: engine.train([steps_job(make(), data.clients, n)]))["median"]
         for n in (50, 150)
     )
     return {"ms": 1e3 * (many - some) / 100, "device_ms": replay_ms(engine)}
@@ -82,7 +84,9 @@ def step_time(make: Callable[[], nn.Module], data: Pooled, precision: str) -> di
 
 def replay_ms(engine: VectorisedEngine) -> float:
     """One step on the device alone, its inputs being there already."""
-    program = next(p for p, _ in engine.programs._kept.values() if isinstance(p, CapturedSteps))
+    program = next(
+        p for p, _ in engine.phases.programs._kept.values() if isinstance(p, CapturedSteps)
+    )
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     times = []
     for _ in range(7):
@@ -100,11 +104,11 @@ def round_time(data: Pooled, precision: str, profile: Path | None = None) -> dic
     torch.cuda.reset_peak_memory_stats()
     engine = VectorisedEngine(LeNet5(classes=10), data, device="cuda", precision=precision)
     jobs = [fedrep_job(LeNet5(classes=10), data.clients, number) for number in range(8)]
-    found = timed(lambda number: engine.train(jobs[number]))
+    found = timed(lambda number: engine.train([jobs[number]]))
     found["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
     if profile is not None:
         with torch.profiler.profile() as seen:
-            engine.train(jobs[7])
+            engine.train([jobs[7]])
             torch.cuda.synchronize()
         table = seen.key_averages().table(sort_by="cuda_time_total", row_limit=40)
         profile.write_text(table)
@@ -165,10 +169,10 @@ def short_of_memory(data: Pooled) -> dict[str, Any]:
 
     def mean() -> tuple[int, dict[str, torch.Tensor]]:
         engine = VectorisedEngine(LeNet5(classes=10), data, device="cuda")
-        answers = engine.train(job)
-        names = answers[0].shared
-        stacks = {name: torch.stack([one.shared[name].cpu() for one in answers]) for name in names}
-        return engine.most, {name: stack.double().mean(0) for name, stack in stacks.items()}
+        [answers] = engine.train([job])
+        shared = [answer.reply.shared for answer in answers]
+        stacks = {name: torch.stack([one[name].cpu() for one in shared]) for name in shared[0]}
+        return engine.phases.most, {name: stack.double().mean(0) for name, stack in stacks.items()}
 
     _, plenty = mean()
     gc.collect()

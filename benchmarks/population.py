@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 import srpfl
+from srpfl.core.randomness import stream
 from srpfl.data.base import Samples, Transform
-from srpfl.randomness import stream
 
 ROUNDS, ASKED, REPEATS = 8, 100, 5
 

@@ -22,7 +22,7 @@ from pfl.model.pytorch import PyTorchModel
 from same_work import BATCH, LR, Rounds, initial, samples_of
 from torch import nn
 
-from srpfl.split import state_of
+from srpfl.core.split import state_of
 
 
 class Pfl:

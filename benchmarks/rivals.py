@@ -21,10 +21,10 @@ import torch
 import torch.nn.functional as F
 from same_work import Rounds, initial, samples_of, setting_of
 
-from srpfl.algorithms.base import weighted_mean
+from srpfl.core.means import weighted_mean
+from srpfl.core.split import state_of
 from srpfl.engine import make_engine
 from srpfl.engine.base import Job
-from srpfl.split import state_of
 
 
 class Ours:
@@ -45,13 +45,14 @@ class Ours:
 
     def _rounds(self, rounds: int) -> tuple[list[float], dict[str, torch.Tensor]]:
         shared, times = state_of(self.model), []
-        plan = self.setting.algorithm.plan(self.model)
+        plans = self.setting.algorithm.plans(self.model)
         everyone = range(self.data.clients)
         for number in range(rounds):
             start = time.perf_counter()
-            job = Job(0, number, "train", everyone, shared, [{}] * len(everyone), plan)
-            answers = self.engine.train(job)
-            shared = weighted_mean([answer.shared for answer in answers], [1.0] * len(answers))
+            job = Job(0, number, "train", everyone, shared, [{}] * len(everyone), plans)
+            [answers] = self.engine.train([job])
+            parts = [answer.reply.shared for answer in answers]
+            shared = weighted_mean(parts, [1.0] * len(parts))
             times.append(time.perf_counter() - start)
         return times, shared
 

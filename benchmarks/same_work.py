@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from srpfl.algorithms import FedAvg
-from srpfl.bench import SETTINGS, Setting
-from srpfl.local import SGD
+from srpfl.bench import SETTINGS, BenchCase
+from srpfl.core.rules import SGD
 
 LR, BATCH = 0.01, 10
 Rounds = tuple[list[float], float, dict[str, torch.Tensor]]  # seconds each, start-up, the model
 
 
-def setting_of(name: str) -> Setting:
+def setting_of(name: str) -> BenchCase:
     rule = SGD(lr=LR, weight_decay=0.0)
     return replace(SETTINGS[name], algorithm=FedAvg(epochs=1, rule=rule, batch_size=BATCH))
 
