@@ -1,11 +1,12 @@
 #!/bin/sh
-# Keys for a deployment: a certificate authority and the SuperLink's certificate (TLS), and a pair
-# of keys for each SuperNode (authentication).
+# Keys for a deployment: a certificate authority and the SuperLink's certificate (TLS), a pair of keys
+# for each SuperNode (authentication), and one that signs apps: nodes run nothing else.
 #
 #   ./make_keys.sh FOLDER ADDRESS NODES      e.g.  ./make_keys.sh keys superlink.example.org 4
 #
 # ADDRESS is the name or the IP address by which nodes reach the SuperLink. Of the result, ca.crt
-# goes to everyone, server.* stay with the SuperLink, node-K stays with node K, ca.key is locked up.
+# and trusted.yaml go to everyone, server.* and public/ to the SuperLink, node-K to node K alone;
+# ca.key and app (which signs) are locked up, away from the SuperLink.
 set -eu
 folder=$1 address=$2 nodes=$3
 mkdir -p "$folder"
@@ -31,4 +32,10 @@ while [ "$node" -lt "$nodes" ]; do
     ssh-keygen -q -t ecdsa -b 384 -N "" -C "node-$node" -f "node-$node"
     node=$((node + 1))
 done
+mkdir -p public
+mv node-*.pub public/
+
+ssh-keygen -q -t ed25519 -N "" -C "apps" -f app
+signer=$(cut -d ' ' -f 1,2 app.pub)
+printf "fpk_%s: '%s'\n" "$(printf %s "$signer" | sha256sum | cut -c 1-16)" "$signer" > trusted.yaml
 chmod 600 ca.key server.key
