@@ -20,8 +20,8 @@ from typing import Any
 
 import srpfl
 from srpfl.cli.deploy import play_locally
-from srpfl.config import Config
-from srpfl.report.plots import accuracy_against_time
+from srpfl.options.config import Config
+from srpfl.report.plots import metric_against_time
 
 HERE = Path(__file__).parent
 WORKPLACE = Path("runs/flower-measurement")
@@ -66,7 +66,7 @@ def main() -> None:
     }
     (HERE / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     target = fedrep.accuracy[-1].mean
-    accuracy_against_time(runs, path=HERE / "accuracy.png", communication=[0.0], target=target)
+    metric_against_time(runs, path=HERE / "accuracy.png", communication=[0.0], target=target)
     print(json.dumps(result, indent=2))
 
 
