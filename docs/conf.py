@@ -1,12 +1,19 @@
 """The documentation's build: `make docs`. Nothing is fetched, and a broken link is an error."""
 
+import contextlib
+import io
+import os
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
 import srpfl
 
 project = "srpfl"
 copyright = "the srpfl authors"
 version = release = srpfl.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "srpfl"
@@ -23,3 +30,31 @@ autodoc_default_options = {"members": True, "undoc-members": False, "show-inheri
 
 # Fields of the same name in several classes; none of them is meant to be a link.
 suppress_warnings = ["ref.python"]
+
+copybutton_prompt_text = "$ "
+
+
+def command_reference(app: Any) -> None:
+    """Write commands.md: what every command says with --help."""
+    from srpfl.cli import COMMANDS, main
+
+    text = "# Command reference\n\nWhat `srpfl COMMAND --help` says.\n"
+    names = [["srpfl"], *(["srpfl", n] for group in COMMANDS.values() for n in group)]
+    for words in [*names, ["srpfl", "deploy", "local"]]:
+        out = io.StringIO()
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.suppress(SystemExit),
+            mock.patch("sys.argv", [*words, "--help"]),
+            mock.patch.dict(os.environ, COLUMNS="92", NO_COLOR="1"),
+        ):
+            main()
+        lines = "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+        text += f"\n## {' '.join(words)}\n\n```text\n{lines.strip()}\n```\n"
+    file = Path(app.srcdir) / "commands.md"
+    if not file.exists() or file.read_text() != text:
+        file.write_text(text)
+
+
+def setup(app: Any) -> None:
+    app.connect("builder-inited", command_reference)

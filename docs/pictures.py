@@ -15,19 +15,18 @@ from PIL import Image
 
 import srpfl
 from srpfl.cli.compare import COSTS
-from srpfl.comparison import compare
+from srpfl.cli.compare import draw as draw_comparison
 from srpfl.report import find_runs, write_report
-from srpfl.report.plots import accuracy_against_time, answers_by_round, clients_by_speed
+from srpfl.report.plots import answers_by_round, clients_by_speed
+from srpfl.runs.comparison import compare
 
 IMAGES = Path(__file__).parent / "images"
 
 
 def draw(folder: Path) -> None:
     runs = [srpfl.Run.load(path) for path in find_runs([folder])]
-    target = compare(runs, communication=COSTS).target
-    accuracy_against_time(
-        runs, path=IMAGES / "demo-accuracy.png", communication=COSTS, target=target
-    )
+    result = compare(runs, communication=COSTS)
+    draw_comparison(runs, result, IMAGES / "demo-accuracy.png")
     answers_by_round(runs, path=IMAGES / "demo-rounds.png")
     clients_by_speed(runs, path=IMAGES / "demo-clients.png")
     data = srpfl.data.load("digits", clients=50, partition=srpfl.data.Shards(3), seed=0)
@@ -55,7 +54,7 @@ def screenshots(folder: Path, name: str, *, upto: str, target: float | None = No
 if __name__ == "__main__":
     if len(sys.argv) == 2:
         draw(Path(sys.argv[1]))
-        screenshots(Path(sys.argv[1]), "report", upto="settings")
+        screenshots(Path(sys.argv[1]), "report", upto="fairness")
     else:
         folder, name, target = sys.argv[1:]
-        screenshots(Path(folder), name, upto="fairness", target=float(target))
+        screenshots(Path(folder), name, upto="rounds", target=float(target))
