@@ -3,36 +3,53 @@
     python benchmarks/asynchrony.py [--updates 10000] [--out FILE]
 
 The demo's network on digits, 100 clients. A round of FedBuff goes on with ten answers while fifty
-clients are at work; a synchronous round asks ten clients. The two take turns in pieces, so that
-what else the machine does hits both.
+clients are at work; a synchronous round asks ten clients. The two runs take turns after every fifty
+rounds, so that what else the machine does hits both. Time is that of the processor, from the end of
+the first round on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import srpfl
+from srpfl.runs.records import RoundRecord
 
-K = 10
-
-
-class Clock(srpfl.Watcher):
-    """When each round was over, by the processor time of this process: others may be at work."""
-
-    def __init__(self) -> None:
-        self.ends = [time.process_time()]
-
-    def round(self, record: object) -> None:
-        self.ends.append(time.process_time())
+K = 10  # answers in a round
+TURN = 50  # rounds
 
 
-def seconds(participation: object, rounds: int, seed: int) -> float:
-    """Of a run, without its start."""
-    watch = Clock()
+class Turns(srpfl.Watcher):
+    """Lets one of two runs play at a time, and notes what each of its turns took."""
+
+    def __init__(self, lock: threading.Condition, turn: list[int], me: int) -> None:
+        self.lock, self.turn, self.me = lock, turn, me
+        self.seconds: list[float] = []
+        self._began = 0.0
+
+    def wait(self) -> None:
+        with self.lock:
+            self.lock.wait_for(lambda: self.turn[0] in (self.me, -1))
+        self._began = time.process_time()
+
+    def hand_over(self, *, last: bool = False) -> None:
+        self.seconds.append(time.process_time() - self._began)
+        with self.lock:
+            self.turn[0] = -1 if last or self.turn[0] == -1 else 1 - self.me
+            self.lock.notify_all()
+
+    def round(self, record: RoundRecord) -> None:
+        if record.round == 1 or record.round % TURN == 0:
+            self.hand_over()
+            self.wait()
+
+
+def play(participation: object, rounds: int, turns: Turns) -> None:
+    turns.wait()
     srpfl.simulate(
         data=srpfl.data.load("digits", clients=100, seed=0),
         model=srpfl.models.MLP(64, (64, 32), classes=10),
@@ -40,40 +57,44 @@ def seconds(participation: object, rounds: int, seed: int) -> float:
         participation=participation,
         clock=srpfl.DynamicExponential(),
         rounds=rounds,
-        seed=seed,
         evaluate_every=0,
         device="cpu",
-        watchers=[watch],
+        watchers=[turns],
+        progress=False,
     )
-    return watch.ends[-1] - watch.ends[1]
+    turns.hand_over(last=True)
 
 
-def turns(updates: int, pieces: int) -> Iterator[tuple[float, float]]:
-    """Seconds per update, synchronous and asynchronous, piece by piece."""
-    rounds = max(2, updates // K // pieces)
-    for piece in range(pieces):
-        pair = [
-            seconds(policy, rounds, piece) / ((rounds - 1) * K)
-            for policy in (srpfl.Everyone(sample=K), srpfl.FedBuff(sample=50, k=K))
-        ]
-        yield pair[0], pair[1]
+def measure(rounds: int) -> list[list[float]]:
+    """Seconds of each turn, synchronous and asynchronous, without the first round."""
+    lock, turn = threading.Condition(), [0]
+    both = [Turns(lock, turn, me) for me in (0, 1)]
+    policies = srpfl.Everyone(sample=K), srpfl.FedBuff(sample=50, k=K)
+    threads = [
+        threading.Thread(target=play, args=(policy, rounds, turns))
+        for policy, turns in zip(policies, both, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [turns.seconds[1:] for turns in both]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--updates", type=int, default=10_000, help="local updates of each kind")
-    parser.add_argument("--pieces", type=int, default=10)
     parser.add_argument("--out", type=Path, help="a JSON file for the numbers")
     given = parser.parse_args()
-    found = list(turns(given.updates, given.pieces))
-    synchronous = sum(one for one, _ in found) / len(found)
-    asynchronous = sum(other for _, other in found) / len(found)
+    rounds = max(2 * TURN, given.updates // K)
+    synchronous, asynchronous = measure(rounds)
+    updates = (rounds - 1) * K
     told = {
-        "updates": given.updates,
-        "synchronous_ms": round(1000 * synchronous, 3),
-        "asynchronous_ms": round(1000 * asynchronous, 3),
-        "ratio": round(asynchronous / synchronous, 3),
-        "ratios": [round(other / one, 3) for one, other in found],
+        "updates": rounds * K,
+        "synchronous_ms": round(1000 * sum(synchronous) / updates, 3),
+        "asynchronous_ms": round(1000 * sum(asynchronous) / updates, 3),
+        "ratio": round(sum(asynchronous) / sum(synchronous), 3),
+        "ratios": [round(b / a, 3) for a, b in zip(synchronous, asynchronous, strict=True)],
     }
     print(json.dumps(told))
     if given.out:

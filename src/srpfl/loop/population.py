@@ -219,7 +219,9 @@ class VirtualTransport:
         work = self._work(request, start)
         times, moving = times_of(*where, work), np.zeros(len(asked))
         if request.parts or request.call.partial:  # who does a part of the work moves all bytes
-            moving = times_of(*where, replace(work, share=0.0))
+            # Who never answers has no part of its work done either.
+            never = times == math.inf
+            moving = np.where(never, 0.0, times_of(*where, replace(work, share=0.0)))
         stays = stays_of(self.clock, self.seed, asked, self.population, start)
         ends = np.full(len(asked), math.inf) if stays is None else stays[1] - start
         return moving, times - moving, ends
