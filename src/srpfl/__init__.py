@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time __getattr__ find
     )
     from srpfl.algorithms import (
         APFL,
+        CA2FL,
         HFMAML,
         IFCA,
         L2GD,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time __getattr__ find
         MOCHA,
         SCAFFOLD,
         ActPerFL,
+        CA2FLRep,
         Dapper,
         Ditto,
         FedAdagrad,
@@ -101,6 +103,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "APFL",
+    "CA2FL",
     "HFMAML",
     "IFCA",
     "L2GD",
@@ -111,6 +114,7 @@ __all__ = [
     "ActPerFL",
     "Adam",
     "Auto",
+    "CA2FLRep",
     "Classification",
     "Clipped",
     "Corrected",

@@ -94,7 +94,7 @@ class StopAfter(srpfl.Watcher):
             raise KeyboardInterrupt
 
 
-SAFE = {"fedavg", "fedrep", "fedadam", "fedprox", "ditto", "fedavgm", "feddyn"}
+SAFE = {"fedavg", "fedrep", "fedadam", "fedprox", "ditto", "fedavgm", "feddyn", "ca2fl"}
 UNSAFE = {"scaffold", "fednova", "ifca", "fedamp", "partial-training"}
 
 

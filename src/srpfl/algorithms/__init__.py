@@ -3,6 +3,7 @@
 from srpfl.algorithms.actperfl import ActPerFL
 from srpfl.algorithms.apfl import APFL
 from srpfl.algorithms.base import Algorithm, Evaluation, PersonalHead, SharesAll
+from srpfl.algorithms.ca2fl import CA2FL, CA2FLRep
 from srpfl.algorithms.dapper import Dapper
 from srpfl.algorithms.ditto import Ditto
 from srpfl.algorithms.fedadam import FedAdam
@@ -37,6 +38,7 @@ from srpfl.core.slots import Reply
 
 __all__ = [
     "APFL",
+    "CA2FL",
     "HFMAML",
     "IFCA",
     "L2GD",
@@ -45,6 +47,7 @@ __all__ = [
     "SCAFFOLD",
     "ActPerFL",
     "Algorithm",
+    "CA2FLRep",
     "Dapper",
     "Ditto",
     "Evaluation",

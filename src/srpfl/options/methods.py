@@ -71,6 +71,8 @@ METHODS = {
     "actperfl": Method("ActPerFL"),
     "dapper": Method("Dapper"),
     "heterofl": Method("HeteroFL"),
+    "ca2fl": Method("CA2FL"),
+    "ca2fl-rep": Method("CA2FLRep"),
 }
 
 
