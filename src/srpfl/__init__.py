@@ -95,6 +95,7 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time __getattr__ find
         TiFL,
         TypicalDeadline,
     )
+    from srpfl.runs.comparison import compare
     from srpfl.runs.run import Run
     from srpfl.sweeps.playing import sweep
     from srpfl.task import Classification, MultiLabel, NextToken, Regression, Scored, Task
@@ -180,6 +181,7 @@ __all__ = [
     "algorithms",
     "clock",
     "combine",
+    "compare",
     "data",
     "linear",
     "models",
@@ -219,6 +221,7 @@ HOMES = (  # of the other names; the light ones first
     "loop.simulation",
     "loop.together",
     "sweeps.playing",
+    "runs.comparison",
 )
 
 

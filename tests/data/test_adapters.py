@@ -41,6 +41,24 @@ def test_the_same_data_in_three_spellings_are_the_same_run() -> None:
         assert [p.value for p in run.accuracy] == [p.value for p in arrays.accuracy]
 
 
+def test_clients_and_classes_keep_their_names() -> None:
+    """Who is client 1, and what is class 0? A model that is used elsewhere needs the answer."""
+    data = from_frame(frame(), client="who", label="kind")
+    assert data.names == ("ann", "bob", "cid")
+    assert data.labels == ("no", "yes")
+    bobs = {tuple(row) for row in X[20:40].astype(np.float32)}
+    assert {tuple(row) for row in data.train(data.names.index("bob")).x} < bobs
+    rows = {"user": ["zoe", "ann"] * 5, "label": ["yes", "no"] * 5, "input_ids": [[7], [9]] * 5}
+    table = from_datasets(rows, client="user")
+    assert (table.names, table.labels) == (("zoe", "ann"), ("no", "yes"))
+
+
+def test_data_are_shown_in_one_line() -> None:
+    assert repr(from_arrays(X, Y, WHO)) == (
+        "<Pooled arrays: 3 clients, 48 training samples, 2 classes>"
+    )
+
+
 def test_everybody_is_tested_on_what_is_held_out() -> None:
     data = from_arrays(X, Y, WHO, test=0.25)
     for client in range(3):

@@ -211,11 +211,31 @@ def test_the_command_compares_by_the_metric(tmp_path: Path) -> None:
     assert '"target":12.0' in (tmp_path / "runs" / "report.html").read_text()
 
 
-def test_the_progress_line_names_what_is_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def test_a_narrow_progress_line_has_fewer_words_and_none_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = {60: "90.9 %, n = ", 80: "time ", 120: "stage "}
+    for width, last in words.items():
+        screen = Terminal()
+        monkeypatch.setattr("sys.stderr", screen)
+        monkeypatch.setenv("COLUMNS", str(width))
+        run = made_up.run()
+        with ProgressLine() as line:
+            line.setting(run.config)
+            line.begin("srpfl", 20, 0)
+            line.evaluation(run.evaluations[-1])
+            line.round(run.rounds[-1])
+        assert last in screen.getvalue()
+        assert "…" not in screen.getvalue()
+        assert "rounds/s" in screen.getvalue() or width < 120
+
+
+def test_the_progress_line_names_what_is_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
     for metric, words in (("rmse", "RMSE 9.91"), ("accuracy", "90.9 %, "), ("r2", "R² 0.909")):
         screen = Terminal()
         monkeypatch.setattr("sys.stderr", screen)

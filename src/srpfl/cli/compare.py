@@ -178,7 +178,7 @@ def show(
     from rich.table import Table
 
     from srpfl.runs.metric import Metric
-    from srpfl.runs.verdict import verdict
+    from srpfl.runs.verdict import number, value, verdict
 
     metric = Metric(result.metric, result.higher_is_better)
     noun = "time" if result.real else "simulated time"
@@ -194,9 +194,9 @@ def show(
     for row in result.rows:
         times.add_row(
             row.method,
-            _value(metric, row.final, row.final_spread),
+            value(metric, row.final, row.final_spread),
             *(
-                _number(row.time_to_target[cost], row.time_spread[cost], "not reached")
+                number(row.time_to_target[cost], row.time_spread[cost], "not reached")
                 if cost in row.time_to_target
                 else "n/a"  # its policy looks at C: it would have been another run
                 for cost in costs
@@ -204,7 +204,7 @@ def show(
         )
         if row.method != result.baseline:
             told = [(row.speedup.get(cost), row.speedup_spread.get(cost)) for cost in costs]
-            gains.add_row(row.method, *(_number(mean, spread, "-", "x") for mean, spread in told))
+            gains.add_row(row.method, *(number(mean, spread, "-", "x") for mean, spread in told))
     console.print(times)
     if gains.rows:
         console.print(gains)
@@ -235,18 +235,3 @@ def _behind(result: Comparison, metric: Metric) -> Table:
         values = (row.slowest_tenth, row.worst_tenth, row.never_heard)
         table.add_row(row.method, *("-" if v is None else metric.shown(v) for v in values))
     return table
-
-
-def _value(metric: Metric, mean: float, spread: float) -> str:
-    words = metric.shown(mean)
-    if not spread:
-        return words
-    return f"{words.removesuffix(' %')} ± {metric.shown(spread)}"
-
-
-def _number(value: float | None, spread: float | None, missing: str, unit: str = "") -> str:
-    if value is None:
-        return missing
-    digits = 1 if value < 1000 else 0
-    shown = f"{value:.{digits}f} ± {spread:.{digits}f}" if spread else f"{value:.{digits}f}"
-    return shown + unit

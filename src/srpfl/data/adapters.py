@@ -46,12 +46,17 @@ def from_arrays(
     numbers or texts are classes; other numbers are for ``task=srpfl.Regression()``. Images of bytes
     are scaled to [0, 1] unless a transform says otherwise.
 
+    Clients are numbered in the order of their names, which ``data.names`` keeps; ``data.labels``
+    keeps the names of classes.
+
     >>> data = from_arrays(np.ones((6, 2)), [0, 1, 0, 1, 0, 1], list("aaabbb"), test=0.34)
-    >>> data.clients, data.classes, data.size(0), data.train(0).x.dtype
-    (2, 2, 2, dtype('float32'))
+    >>> data
+    <Pooled arrays: 2 clients, 4 training samples, 2 classes>
+    >>> data.names, data.size(0), data.train(0).x.dtype
+    (('a', 'b'), 2, dtype('float32'))
     """
     x = mapped(_numbers, x)
-    labels, classes, task = _labels(_array(y))
+    labels, classes, task, meaning = _labels(_array(y))
     owners = _array(client)
     rows = count(x)
     for what, values in (("y", labels), ("client", owners)):
@@ -59,10 +64,12 @@ def from_arrays(
             raise DataError(f"x has {rows} rows and {what} has {len(values)}: they must be equal")
     if not rows:
         raise DataError("there are no samples")
-    train, tested = _parts(owners, test, rows)
+    names, numbers = np.unique(_sortable(owners), return_inverse=True)
+    train, tested = _parts(numbers, names, test)
     pool = Samples(x, labels)
     chosen = transform if transform is not None else Transform(scale=_are_images(x))
-    return Pooled(name, pool, pool, train, tested, classes, chosen, task)
+    called = tuple(str(each) for each in names)
+    return Pooled(name, pool, pool, train, tested, classes, chosen, task, called, meaning)
 
 
 def from_frame(
@@ -199,23 +206,29 @@ def _column(frame: Any, column: str) -> NDArray[Any]:
     return numbers
 
 
-def _labels(y: NDArray[Any]) -> tuple[NDArray[Any], int, str]:
-    """Labels, how many classes there are, and the task that they are usually for."""
+def _labels(y: NDArray[Any]) -> tuple[NDArray[Any], int, str, tuple[str, ...]]:
+    """Labels, how many classes there are, the task that they are usually for, and what classes are
+    called."""
     if y.ndim == 1 and y.dtype.kind in TEXT:
         known, codes = np.unique(y.astype(str), return_inverse=True)
-        return codes.astype(np.int64), len(known), "classification"
+        return codes.astype(np.int64), len(known), "classification", tuple(map(str, known))
     if y.ndim == 1 and y.dtype.kind in "iub":
         whole = y.astype(np.int64)
         if len(whole) and whole.min() < 0:
             raise DataError(f"classes are numbered from 0 on, and y has {whole.min()}")
-        return whole, int(whole.max()) + 1 if len(whole) else 0, "classification"
-    return y.astype(np.float32) if y.dtype == np.float64 else y, 0, "regression"
+        return whole, int(whole.max()) + 1 if len(whole) else 0, "classification", ()
+    return y.astype(np.float32) if y.dtype == np.float64 else y, 0, "regression", ()
 
 
-def _parts(owners: NDArray[Any], test: Any, rows: int) -> tuple[list[IntArray], list[IntArray]]:
-    """The rows that each client trains and tests on; clients in the order of their names."""
-    _, number = np.unique(owners.astype(str) if owners.dtype.kind == "O" else owners,
-                          return_inverse=True)  # fmt: skip
+def _sortable(owners: NDArray[Any]) -> NDArray[Any]:
+    return owners.astype(str) if owners.dtype.kind == "O" else owners
+
+
+def _parts(
+    number: NDArray[np.intp], names: NDArray[Any], test: Any
+) -> tuple[list[IntArray], list[IntArray]]:
+    """The rows that each client trains and tests on, from the number of each row's client."""
+    rows = len(number)
     if isinstance(test, (int, float)):
         if not 0 < test < 1:
             raise ConfigError(f"test is the fraction of rows to hold out, not {test}")
@@ -225,10 +238,10 @@ def _parts(owners: NDArray[Any], test: Any, rows: int) -> tuple[list[IntArray], 
         if mark.shape != (rows,):
             raise DataError(f"test must say of each of the {rows} rows whether it is for tests")
         train, tested = np.flatnonzero(~mark), np.flatnonzero(mark)
-    clients = range(int(number.max()) + 1)
+    clients = range(len(names))
     parts = [[np.asarray(r[number[r] == c]) for c in clients] for r in (train, tested)]
     if empty := [client for client in clients if not len(parts[0][client])]:
-        who = np.unique(owners.astype(str))[empty[0]]
+        who = names[empty[0]]
         raise DataError(f"client {who} has no training rows: hold out fewer, or leave it out")
     return parts[0], parts[1]
 

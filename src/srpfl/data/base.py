@@ -108,9 +108,13 @@ class Federated(Protocol):
     def test(self, client: int) -> Samples: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Pooled:
-    """Clients as index lists into common arrays: the usual case."""
+    """Clients as index lists into common arrays: the usual case.
+
+    ``names`` says what the clients were called and ``labels`` what the classes were, where they had
+    other names than numbers: client 3 is ``names[3]``.
+    """
 
     name: str
     train_pool: Samples
@@ -120,6 +124,16 @@ class Pooled:
     classes: int
     transform: Transform = Transform(scale=False)
     task: str = "classification"  # the usual one of these data
+    names: Sequence[str] = ()
+    labels: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        samples = sum(len(part) for part in self.train_parts)
+        classes = f", {self.classes} classes" if self.classes else ""
+        return (
+            f"<{type(self).__name__} {self.name}: {self.clients} clients, {samples} training "
+            f"samples{classes}>"
+        )
 
     @property
     def clients(self) -> int:

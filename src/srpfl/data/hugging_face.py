@@ -79,7 +79,12 @@ def from_datasets(
     transform = Transform(scale=False) if places else Padded()
     task = "next-token" if places else "classification"
     (trained, tested), (mine, theirs) = pools, parts
-    return Pooled("datasets", trained, tested, mine, theirs, classes, transform, task)
+    called = tuple(str(who) for who in whose)
+    return Pooled(
+        *("datasets", trained, tested, mine, theirs, classes, transform, task),
+        names=called,
+        labels=tuple(words),
+    )
 
 
 class _Columns:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import copy
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -40,6 +40,27 @@ class TimeLeft(ProgressColumn):
         return Text(f"{timedelta(seconds=round(left))} left")
 
 
+class Words(ProgressColumn):
+    """As many of the words as there is room for: the last ones go first, and none is cut."""
+
+    def render(self, task: Task) -> Fitting:
+        return Fitting(task.fields["status"])
+
+
+class Fitting:
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = words
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        shown = ""
+        for word in self.words:
+            longer = f"{shown}, {word}" if shown else word
+            if len(longer) > options.max_width:
+                break
+            shown = longer
+        yield Text(shown)
+
+
 class ProgressLine(Watcher):
     """Shows runs on standard error, one bar each; silent where there is no terminal."""
 
@@ -49,10 +70,7 @@ class ProgressLine(Watcher):
             BarColumn(bar_width=8),
             MofNCompleteColumn(),
             TimeLeft(),
-            # On a narrow terminal it is the end of the status that goes.
-            TextColumn(
-                "{task.fields[status]}", markup=False, table_column=Column(ratio=1, no_wrap=True)
-            ),
+            Words(table_column=Column(ratio=1, no_wrap=True)),
             expand=True,
             console=Console(file=sys.stderr),
             disable=hidden or not sys.stderr.isatty(),
@@ -87,7 +105,7 @@ class ProgressLine(Watcher):
             printable(name) + self._seed,
             total=rounds,
             completed=done,
-            status="",
+            status=(),
             pace=None,
             since=0.0,
         )
@@ -95,9 +113,11 @@ class ProgressLine(Watcher):
     def round(self, record: RoundRecord) -> None:
         self._rounds = record.round - self._done
         status = (
-            f"{self._value}n = {record.wait}/{record.asked}, "
-            f"time {record.time(self._communication):.1f}, stage {record.stage}, "
-            f"{1 / self._pace():.2g} rounds/s"
+            *([self._value] if self._value else []),
+            f"n = {record.wait}/{record.asked}",
+            f"time {record.time(self._communication):.1f}",
+            f"stage {record.stage}",
+            f"{1 / self._pace():.2g} rounds/s",
         )
         self._bars.update(self._task, completed=record.round, status=status)
         self._estimate()
@@ -106,7 +126,7 @@ class ProgressLine(Watcher):
         if record.kind != "local":
             metric = Metric(record.metric, record.higher_is_better)
             words = metric.shown(record.value)
-            self._value = f"{words}, " if metric.is_share else f"{metric.title} {words}, "
+            self._value = words if metric.is_share else f"{metric.title} {words}"
         self._estimate()  # evaluation takes its time too
 
     def _pace(self) -> float:
@@ -143,7 +163,7 @@ class NotebookLine(ProgressLine):
     def _show(self) -> None:
         task = self._bars.tasks[-1]
         words = f"{task.description}: round {task.completed:.0f}/{task.total:.0f}, "
-        self._handle.update({"text/plain": words + task.fields["status"]}, raw=True)
+        self._handle.update({"text/plain": words + ", ".join(task.fields["status"])}, raw=True)
 
 
 def progress_of_a_run() -> ProgressLine:

@@ -12,6 +12,7 @@ from srpfl.runs.groups import family, groups_of, leaves, waits
 from srpfl.runs.metric import Metric
 from srpfl.runs.race import break_even, finishes, gain, played_at
 from srpfl.runs.results import Results
+from srpfl.runs.verdict import table
 
 FAR = 0.15  # of the best value: a target further below it than this says little about the end
 
@@ -45,8 +46,10 @@ class Target:
     caution: str = ""  # what a reader should know about it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
+    """Methods side by side. Printed, it is a small table with the verdict below it."""
+
     metric: str
     higher_is_better: bool
     target: float
@@ -56,6 +59,9 @@ class Comparison:
     against: str | None  # the row that it is a pair with
     real: bool  # the clients, and so the times
     rows: list[Row]
+
+    def __repr__(self) -> str:
+        return table(self)
 
 
 def compare(
@@ -70,7 +76,21 @@ def compare(
     Speed-ups are over one baseline. Unless it is named, it is the method that waits for everyone
     of the first pair that differs in nothing else (fedrep of fedrep and srpfl), or the first
     method. The target is the best value that this pair reached, loosened by 5 %, unless it is
-    given: at the very top of a curve it is chance which evaluation comes first.
+    given: at the very top of a curve it is chance which evaluation comes first. Runs that differ
+    in the seed alone are one row, with the mean and the standard deviation.
+
+    >>> import srpfl
+    >>> runs = [
+    ...     srpfl.simulate(
+    ...         data=srpfl.data.load("digits", clients=5, seed=seed),
+    ...         model=srpfl.models.MLP(64, (8,), classes=10),
+    ...         algorithm=srpfl.FedRep(head_epochs=1), participation=policy, rounds=2, seed=seed,
+    ...     )
+    ...     for policy in (srpfl.Everyone(), srpfl.Doubling(start=2, every=1))
+    ...     for seed in range(2)
+    ... ]
+    >>> [(row.method, row.seeds) for row in srpfl.compare(runs).rows]
+    [('fedrep (Everyone)', [0, 1]), ('fedrep (Doubling)', [0, 1])]
     """
     if not runs or not all(run.scores for run in runs):
         raise ConfigError("there is nothing to compare: every run needs at least one evaluation")

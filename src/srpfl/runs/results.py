@@ -37,7 +37,7 @@ class Point:
     round: int
     time: float
     value: float  # of the metric, over all clients
-    clients: Sequence[float]
+    clients: Sequence[float] = field(repr=False)  # its value for each client
     error: float = 0.0  # standard error, where a sample of the clients was tested
 
     @property

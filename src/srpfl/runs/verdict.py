@@ -1,9 +1,14 @@
-"""A comparison in one sentence: how much sooner, at which C, and where it turns."""
+"""A comparison in words: a small table, and one sentence that says how much sooner, at which C, and
+where it turns."""
 
 from __future__ import annotations
 
-from srpfl.runs.comparison import Comparison
+from typing import TYPE_CHECKING
+
 from srpfl.runs.metric import Metric
+
+if TYPE_CHECKING:
+    from srpfl.runs.comparison import Comparison
 
 SAME = 1.05  # closer than this, nobody is ahead
 EQUAL = "as soon"
@@ -49,3 +54,42 @@ def _how(speedup: float | None) -> str:
         return EQUAL
     ratio, word = (speedup, "sooner") if speedup > 1 else (1 / speedup, "later")
     return f"{ratio:.1f} times {word}" if ratio < 99.5 else f"{ratio:.0f} times {word}"
+
+
+def table(result: Comparison) -> str:
+    """A comparison as text."""
+    metric = Metric(result.metric, result.higher_is_better)
+    costs = list(dict.fromkeys(cost for row in result.rows for cost in row.time_to_target))
+    columns = ["seconds"] if result.real else [f"C = {cost:g}" for cost in costs]
+    lines = [["method", "seeds", f"final {metric.title}", *columns]]
+    for row in result.rows:
+        times = [
+            number(row.time_to_target[cost], row.time_spread[cost], "not reached")
+            if cost in row.time_to_target
+            else "n/a"  # its policy looks at C: it would have been another run
+            for cost in costs
+        ]
+        final = value(metric, row.final, row.final_spread)
+        lines.append([row.method, str(len(row.seeds)), final, *times])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    noun = "time" if result.real else "simulated time"
+    told = [f"{noun} to {metric.told(result.target)}"]
+    for name, *cells in lines:
+        rest = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        told.append("  ".join([name.ljust(widths[0]), *rest]))
+    return "\n".join([*told, *filter(None, [verdict(result)])])
+
+
+def value(metric: Metric, mean: float, spread: float) -> str:
+    words = metric.shown(mean)
+    if not spread:
+        return words
+    return f"{words.removesuffix(' %')} ± {metric.shown(spread)}"
+
+
+def number(mean: float | None, spread: float | None, missing: str, unit: str = "") -> str:
+    if mean is None:
+        return missing
+    digits = 1 if mean < 1000 else 0
+    shown = f"{mean:.{digits}f} ± {spread:.{digits}f}" if spread else f"{mean:.{digits}f}"
+    return shown + unit
