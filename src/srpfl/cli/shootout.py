@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 LOCAL = "digits-fixed, digits-dynamic, digits-pareto, digits-fedavg-ft and digits-sampled"
+MORE = "digits-phones (with --traces), har and femnist (with --data-dir), cifar10 (and a GPU)"
 
 
 def shootout(
     settings: Annotated[
         list[str] | None,
-        typer.Argument(help=f"{LOCAL} by default; digits-phones, femnist, cifar10 (needs a GPU)"),
+        typer.Argument(help=f"{LOCAL} by default; {MORE}"),
     ] = None,
     seeds: Annotated[int, typer.Option(help="how many seeds")] = 3,
     out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results/shootout"),
@@ -27,6 +28,12 @@ def shootout(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     minutes: Annotated[
         float | None, typer.Option(help="begin no new run after this long; call again to go on")
+    ] = None,
+    policies: Annotated[
+        str | None, typer.Option(help="only these, with commas between them")
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option(help="kept with each run: which code played it")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the tables as JSON")] = False,
 ) -> None:
@@ -53,6 +60,8 @@ def shootout(
         overrides=overrides,
         traces=traces,
         runs=runs,
+        policies=policies.split(",") if policies else (),
+        note=note,
         **({} if minutes is None else {"minutes": minutes}),
     ):
         count += 1

@@ -36,6 +36,7 @@ class Policy:
     answers: Callable[[int], float]  # about so many count in a round: all get as much local work
     sees_cost: bool = False  # a run for each C
     selects: bool = False  # chooses among more clients than it asks
+    methods: Mapping[str, str] = field(default_factory=dict)  # what it needs in a method's place
 
 
 POLICIES = {
@@ -72,6 +73,16 @@ POLICIES = {
     "fedasync": Policy(
         "FedAsync", lambda n: {"participation": "fedasync"}, lambda n: 1.0, sees_cost=True
     ),
+    "ca2fl": Policy(
+        "FedBuff + CA2FL",
+        lambda n: {
+            "participation": "fedbuff",
+            "set": [f"participation.k={max(1, n // 5)}", "participation.staleness=constant"],
+        },
+        lambda n: max(1, n // 5),
+        sees_cost=True,
+        methods={"fedrep": "ca2fl-rep", "fedavg-ft": "ca2fl"},
+    ),
     "doubling": Policy(
         "doubling (SRPFL)", lambda n: {"participation": "doubling"}, lambda n: 0.7 * n
     ),
@@ -98,43 +109,64 @@ class Setting:
         names = self.policies or tuple(POLICIES)
         return [name for name in names if partial or not POLICIES[name].selects]
 
+    def among(self, wanted: Sequence[str]) -> list[str]:
+        """Those of the policies that are wanted; all of them, where none are named."""
+        for name in wanted:
+            if name not in POLICIES:
+                raise unknown("policy", name, POLICIES)
+        return [name for name in self.played if name in wanted or not wanted]
+
 
 _SHORT = {"head_epochs": 2, "body_epochs": 1, "tuning_epochs": 3}
 _DIGITS = {"data": "digits", "method": "fedrep", **_SHORT}
-_PHONES = ["clock.seconds_per_sample=0.5"]
+_HAR = {
+    "data": "har",
+    "model": "mlp",
+    "method": "fedrep",
+    "lr": 0.01,
+    **_SHORT,
+    "set": ["data.inputs=features", "model.hidden=[32]"],
+}
+_FEMNIST = {
+    "data": "femnist",
+    "partition": "natural",
+    "method": "fedrep",
+    "per_client": 100,
+    **_SHORT,
+    "set": ["model.hidden=[64]"],
+}
+_ALL_COSTS = (0.0, 10.0, 100.0)
 SETTINGS = {
     "digits-fixed": Setting(
-        "fixed speeds", {**_DIGITS, "clock": "fixed"}, 20, 20, 40, costs=(0.0, 10.0, 100.0)
+        "digits, fixed speeds", {**_DIGITS, "clock": "fixed"}, 20, 20, 40, costs=_ALL_COSTS
     ),
-    "digits-dynamic": Setting("changing speeds", {**_DIGITS, "clock": "dynamic"}, 20, 20, 40),
-    "digits-pareto": Setting("heavy tails", {**_DIGITS, "clock": "pareto"}, 20, 20, 40),
+    "digits-dynamic": Setting(
+        "digits, changing speeds", {**_DIGITS, "clock": "dynamic"}, 20, 20, 40, costs=_ALL_COSTS
+    ),
+    "digits-pareto": Setting("digits, heavy tails", {**_DIGITS, "clock": "pareto"}, 20, 20, 40),
     "digits-fedavg-ft": Setting(
-        "FedAvg-FT, fixed speeds", {**_DIGITS, "method": "fedavg-ft", "clock": "fixed"}, 20, 20, 40
+        "digits, FedAvg-FT, fixed speeds",
+        {**_DIGITS, "method": "fedavg-ft", "clock": "fixed"},
+        20,
+        20,
+        40,
+        costs=_ALL_COSTS,
     ),
     "digits-sampled": Setting(
-        "10 of 60 at a time, fixed speeds", {**_DIGITS, "clock": "fixed"}, 60, 10, 120
+        "digits, 10 of 60 at a time, fixed speeds", {**_DIGITS, "clock": "fixed"}, 60, 10, 120
     ),
     "digits-phones": Setting(
-        "10 of 60 phones that come and go",
-        {**_DIGITS, "clock": "phones", "set": _PHONES},
-        60,
+        "digits, 10 of 120 phones that come and go",
+        {**_DIGITS, "clock": "phones", "set": ["clock.seconds_per_sample=0.5"]},
+        120,
         10,
         120,
     ),
+    "har": Setting(
+        "activity by person, fixed speeds", {**_HAR, "clock": "fixed"}, 21, 21, 20, costs=_ALL_COSTS
+    ),
     "femnist": Setting(
-        "handwriting by writer, fixed speeds",
-        {
-            "data": "femnist",
-            "partition": "natural",
-            "method": "fedrep",
-            "per_client": 50,
-            "set": ["model.hidden=[32]"],
-            **_SHORT,
-            "clock": "fixed",
-        },
-        30,
-        30,
-        30,
+        "handwriting by writer, changing speeds", {**_FEMNIST, "clock": "dynamic"}, 30, 30, 20
     ),
     # The paper's network and numbers: this one needs a GPU.
     "cifar10": Setting(
@@ -157,15 +189,18 @@ def study(
     traces: Path | None = None,
     runs: Path | None = None,
     minutes: float = math.inf,
+    policies: Sequence[str] = (),
+    note: str | None = None,
 ) -> Iterator[Line]:
-    """Play what is missing and yield it, run by run; what is there is left alone."""
+    """Play what is missing and yield it, run by run; what is there is left alone. The note goes
+    into the lines: which code played them."""
     ends = time.monotonic() + 60 * minutes
     for name in names:
         if name not in SETTINGS:
             raise unknown("setting", name, SETTINGS)
         setting, there = SETTINGS[name], {_key(line) for line in lines(out, name)}
         for seed in seeds:
-            for policy in setting.played:
+            for policy in setting.among(policies):
                 for cost in setting.costs if POLICIES[policy].sees_cost else setting.costs[:1]:
                     if (policy, seed, cost) in there:
                         continue
@@ -174,7 +209,7 @@ def study(
                     config = config_of(name, policy, seed, cost, overrides, traces)
                     folder = None if runs is None else runs / name / f"{policy}-C{cost:g}-{seed}"
                     run = simulate(**experiment(config), out=folder)
-                    line = summary(run, policy, seed, cost)
+                    line = summary(run, policy, seed, cost) | ({"note": note} if note else {})
                     out.mkdir(parents=True, exist_ok=True)
                     with (out / f"{name}.jsonl").open("a") as file:
                         file.write(json.dumps(line) + "\n")
@@ -201,6 +236,7 @@ def config_of(
     return Config.of(
         {
             **setting.options,
+            "method": chosen.methods.get(setting.options["method"], setting.options["method"]),
             "clients": setting.clients,
             "sample": 1.0 if setting.asked == setting.clients else setting.asked,
             "communication": cost,
