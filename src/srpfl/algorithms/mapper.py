@@ -49,12 +49,18 @@ class MAPPER(FedAvg):
 
     def own(self, shared: Params, personal: Params, slots: Mapping[str, Params]) -> Params:
         best = slots["best"]["best"]
-        share = (best * torch.tensor(self.grid).to(best)).sum()
-        return mixture(share, {n: picked(best, v) for n, v in slots["v"].items()}, shared)
+        return mixture(
+            share_of(best, self.grid), {n: picked(best, v) for n, v in slots["v"].items()}, shared
+        )
 
 
 def mixture(share: Tensor | float, v: Params, w: Params) -> Params:
     return {name: share * v[name] + (1 - share) * w[name] for name in v}
+
+
+def share_of(best: Tensor, grid: tuple[float, ...]) -> Tensor:
+    """The λ that is the best one's."""
+    return torch.stack([share * one for share, one in zip(grid, best.unbind(), strict=True)]).sum()
 
 
 def picked(best: Tensor, rows: Tensor) -> Tensor:
@@ -81,7 +87,6 @@ class BestMixture:
     def step(
         self, gradient: Gradient, params: Params, state: RuleState
     ) -> tuple[Params, RuleState]:
-        shares = torch.tensor(self.grid).to(state["best"]["best"])
         losses, moved, pulls = [], [], []
         for k, share in enumerate(self.grid):
             v = {name: rows[k] for name, rows in state["v"].items()}
@@ -89,10 +94,11 @@ class BestMixture:
             moved.append(self._moved(v, grads, share))
             losses.append(loss)
             pulls.append(grads)
-        places = torch.arange(len(shares), device=shares.device)
-        best = (places == torch.stack(losses).argmin()).to(shares)
+        before = state["best"]["best"]
+        places = torch.arange(len(self.grid), device=before.device)
+        best = (places == torch.stack(losses).argmin()).to(before)
         pull = {n: picked(best, torch.stack([grads[n] for grads in pulls])) for n in params}
-        w = self._moved(params, pull, 1 - (best * shares).sum())
+        w = self._moved(params, pull, 1 - share_of(best, self.grid))
         v = {name: torch.stack([after[name] for after in moved]) for name in state["v"]}
         return w, {"v": v, "best": {"best": best}}
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from srpfl.core.devices import on_gpu
 from srpfl.core.split import Params
 
 SMALL = 1 << 15  # numbers of a model whose sums fit a core's own memory
@@ -35,7 +36,7 @@ def _small_sums(parts: Sequence[Params], shares: Sequence[float]) -> Params:
     order, with one call for each part. Nothing for larger models, and on a GPU."""
     like = parts[0]
     numbers = sum(value.numel() for value in like.values())
-    if not 0 < numbers <= SMALL or any(value.is_cuda for value in like.values()):
+    if not 0 < numbers <= SMALL or any(on_gpu(value) for value in like.values()):
         return {}
     sums = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in like.items()}
     totals = list(sums.values())
@@ -46,7 +47,7 @@ def _small_sums(parts: Sequence[Params], shares: Sequence[float]) -> Params:
 
 def _weighted_sum(values: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
     """In double precision: on a GPU in one go, on a CPU one by one, in memory that stays cached."""
-    if values[0].is_cuda:
+    if on_gpu(values[0]):
         weights = torch.tensor(shares, dtype=torch.float64, device=values[0].device)
         rows = torch.stack(list(values)).double().reshape(len(values), -1)  # counts have no axes
         return (weights @ rows).reshape(values[0].shape)

@@ -78,8 +78,8 @@ class Wire:
         """The change that the parts stand for."""
         if self.share is None:
             return parts["levels"].to(like.dtype) * parts["scale"]
-        flat = torch.zeros_like(like).reshape(-1)
-        return flat.scatter(0, parts["places"].to(torch.int64), parts["values"]).reshape(like.shape)
+        flat, values = torch.zeros_like(like).reshape(-1), parts["values"].to(like.dtype)
+        return flat.scatter(0, parts["places"].to(torch.int64), values).reshape(like.shape)
 
 
 def wire_of(text: str) -> Wire | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor, fx, nn
 
 from srpfl.core.backbone import copied
 from srpfl.engine import kernels
-from srpfl.engine.layer_graph import fixed_graph
+from srpfl.engine.layer_graph import fixed_graph, module_of
+from srpfl.engine.layers import StackableConv2d
 
 MOST_CHANNELS = 128  # of outputs: the gradient by the weights takes them in one tile
 SMALL_WINDOW = 16  # up to which a filter row's window is laid out in advance
@@ -20,24 +22,32 @@ def with_fused_convolutions(model: nn.Module) -> nn.Module:
     """The model with each convolution that goes into ReLU and 2x2 max-pooling fused with them.
 
     Names of parameters stay. A model whose forward pass cannot be written down as a fixed list of
-    layers is returned as it is.
+    layers, or that has nothing to fuse, is returned as it is.
     """
     model = copied(model)
     graph = fixed_graph(model) if kernels.available() else None
     if graph is None:
         return model
-    for node in list(graph.nodes):
-        if _is(node, model, "conv"):
-            relu = _only_user(node, model, "relu")
+    uses = Counter(module_of(node, model) for node in graph.nodes)
+    found: list[nn.Module] = []
+    for conv in list(graph.nodes):
+        # A layer that stands at several places may be fused at one of them only.
+        if _is(conv, model, "conv") and uses[module_of(conv, model)] == 1:
+            relu = _only_user(conv, model, "relu")
             pool = relu and _only_user(relu, model, "pool")
             if relu and pool:
-                pool.replace_all_uses_with(node)
+                pool.replace_all_uses_with(conv)
                 graph.erase_node(pool)
                 graph.erase_node(relu)
-                model.get_submodule(str(node.target)).__class__ = ConvReluPool
+                found.append(model.get_submodule(str(conv.target)))
     fused = fx.GraphModule(model, graph)
-    same = [n for n, _ in fused.named_parameters()] == [n for n, _ in model.named_parameters()]
-    return fused if same else model
+    # A graph leaves out what is never used, and knows tied weights by the first name that it meets.
+    same = {n for n, _ in fused.named_parameters()} == {n for n, _ in model.named_parameters()}
+    if not found or not same:
+        return model
+    for layer in found:
+        layer.__class__ = ConvReluPool
+    return fused
 
 
 class ConvReluPool(nn.Conv2d):
@@ -131,14 +141,19 @@ def _only_user(node: fx.Node, model: nn.Module, kind: str) -> fx.Node | None:
 
 
 def _is(node: fx.Node, model: nn.Module, kind: str) -> bool:
-    module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
+    module = module_of(node, model)
+    if module is not None and (module._forward_hooks or module._forward_pre_hooks):
+        return False
     if kind == "conv":
-        return isinstance(module, nn.Conv2d) and _simple(module)
+        return type(module) in (nn.Conv2d, StackableConv2d) and _simple(module)  # type: ignore[arg-type]
     if kind == "relu":
         relus = (F.relu, torch.relu)
         return isinstance(module, nn.ReLU) or node.target in relus or node.target == "relu"
     if isinstance(module, nn.MaxPool2d):
-        return _halves(module.kernel_size, module.stride, module.padding, module.ceil_mode)
+        plain = module.dilation in (1, (1, 1)) and not module.return_indices
+        return plain and _halves(
+            module.kernel_size, module.stride, module.padding, module.ceil_mode
+        )
     if node.target not in (F.max_pool2d, torch.max_pool2d):
         return False
     names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
@@ -151,12 +166,9 @@ def _is(node: fx.Node, model: nn.Module, kind: str) -> bool:
 
 
 def _simple(conv: nn.Conv2d) -> bool:
-    return conv.bias is not None and (conv.stride, conv.padding, conv.dilation, conv.groups) == (
-        (1, 1),
-        (0, 0),
-        (1, 1),
-        1,
-    )
+    how = (conv.stride, conv.padding, conv.dilation, conv.groups)
+    bare = how == ((1, 1), (0, 0), (1, 1), 1)
+    return bare and conv.bias is not None and conv.out_channels <= MOST_CHANNELS
 
 
 def _halves(size: Any, stride: Any, padding: Any, ceil: Any) -> bool:

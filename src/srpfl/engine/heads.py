@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from srpfl.core.backbone import copied
+from srpfl.core.devices import on_gpu
 from srpfl.core.rules import SGD
 from srpfl.core.split import Params
 from srpfl.core.trees import Tree
@@ -75,7 +76,7 @@ def fits_kernel(kind: StepKind, carried: Carried, batches: Batch, precision: Pre
     head, rule = kind.objective.head, kind.rule
     if head is None or type(rule) is not SGD or type(kind.objective.task) is not Classification:
         return False
-    if not (batches.x.is_cuda and kernels.available()) or precision.kept != torch.float32:
+    if not (on_gpu(batches.x) and kernels.available()) or precision.kept != torch.float32:
         return False
     whole = carried.params.keys() == {f"{head}.weight", f"{head}.bias"}
     plain = batches.x.ndim == 4  # steps x clients x batch x features

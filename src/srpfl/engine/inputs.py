@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from srpfl.core.devices import on_gpu
 from srpfl.core.trees import Tree, take
 from srpfl.data.base import Transform
 from srpfl.engine import kernels
@@ -19,7 +20,7 @@ def inputs(
     precision: Precision,
 ) -> Tree:
     """The samples at ``index``, in one pass over memory where there is a kernel for it."""
-    images = isinstance(x, Tensor) and x.is_cuda and x.dtype == torch.uint8 and x.ndim == 4
+    images = isinstance(x, Tensor) and on_gpu(x) and x.dtype == torch.uint8 and x.ndim == 4
     images = images and transform.scale
     if images and kernels.available() and precision.computed != torch.float64:
         mean, std = (

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from srpfl.core.devices import on_gpu
 from srpfl.core.plan import Phase, Plan
 from srpfl.core.rules import ABOUT, STEPS, Gradient, LossAndGradient, RuleState, kept, resumed
 from srpfl.core.slots import Given, Reply, Slots, Trained, about
@@ -194,7 +195,7 @@ class LoopEngine:
         if not self.draws_itself:
             yield
             return
-        devices = [self.device] if self.device.type == "cuda" else []
+        devices = [self.device] if on_gpu(self.device) else []
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(int(key))
             yield

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from srpfl.core.backbone import copied
+from srpfl.core.devices import on_gpu
 from srpfl.core.plan import Plan
 from srpfl.core.rules import ABOUT, STEPS, RuleState, kept, resumed
 from srpfl.core.slots import Slots
@@ -284,7 +285,7 @@ class Phases:
         """How many clients make a stack: on a GPU all, on a CPU what its caches hold."""
         if self.together is not None:
             return self.together
-        if self.device.type == "cuda" or not params:
+        if on_gpu(self.device) or not params:
             return self.most
         each = sum(value[0].numel() * value.element_size() for value in params.values())
         # Convolutions gain nothing from a stack on a CPU: they would become grouped ones.

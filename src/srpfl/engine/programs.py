@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from srpfl.core.devices import on_gpu
 from srpfl.core.split import Params
 from srpfl.engine.graphs import CapturedSteps
 from srpfl.engine.heads import fits_kernel, train_heads
@@ -50,7 +51,7 @@ class Programs:
         """Take the steps in turn, writing over ``carried``; the losses are steps x clients."""
         if fits_kernel(kind, carried, batches, self.precision):
             return train_heads(kind, carried, batches, self.precision)
-        if self.device.type == "cuda":
+        if on_gpu(self.device):
             return self._replay(kind, carried, frozen, common, batches)
         first = part_of(batches, 0)
         tensors = carried, frozen, common, first

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from srpfl.core.devices import on_gpu
 from srpfl.core.trees import Tree, gathered, leaves, mapped
 from srpfl.data.base import Federated, IntArray, Samples
 
@@ -70,7 +71,7 @@ def _tensor(array: Any, device: torch.device) -> Tensor:
 
 
 def default_budget(device: torch.device) -> int:
-    if device.type == "cuda":
+    if on_gpu(device):
         return int(torch.cuda.get_device_properties(device).total_memory) // 4
     return 1 << 29
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from srpfl.core.devices import on_gpu
 from srpfl.core.rules import ABOUT, PERSONAL, SENT
 from srpfl.core.slots import Given, Reply, Slots, Trained, about
 from srpfl.core.split import Params, fixed_of
@@ -61,7 +62,7 @@ class VectorisedEngine:
         self.device, self.precision = torch.device(device), Precision.of(precision)
         drops = drops_by_function(model, data)
         model = with_stackable_layers(with_noted_statistics(with_keyed_dropout(model)))
-        if self.device.type == "cuda":
+        if on_gpu(self.device):
             model = with_fused_convolutions(model)
         self.model = model.to(device=self.device, dtype=self.precision.kept)
         self.data, self.task = joined(data), task
@@ -72,7 +73,7 @@ class VectorisedEngine:
             *(self.model, task, self.data.transform, self.precision, self.passes, self.device)
         )
         self.phases.together = together
-        if self.device.type == "cuda":
+        if on_gpu(self.device):
             memory = torch.cuda.get_device_properties(self.device).total_memory
             self.passes.most = min(40_000, memory >> 19)
             self.phases.in_block = min(2 << 30, memory >> 4)

@@ -10,6 +10,7 @@ import numpy as np
 from torch import nn
 
 from srpfl.algorithms.base import Algorithm, Evaluation
+from srpfl.core.devices import moved
 from srpfl.core.plan import Plan
 from srpfl.core.randomness import stream
 from srpfl.core.split import Params, combine, partition
@@ -49,11 +50,7 @@ def evaluate(
     same ones every time."""
     everyone = sample_of(clients, share, seed)
     if kind == "local":
-        sent = algorithm.sends(state.server)
-        own = [
-            algorithm.own(state.shared, parts.of(client), {**sent, **parts.slots_of(client)})
-            for client in everyone
-        ]
+        own = [own_of(client, state, algorithm, parts) for client in everyone]
     else:
         # From the mean of the last participants' personal parts: it exists in a simulator only.
         own = [parts.mean(state.participants) if kind == "personalised" else {}]
@@ -66,6 +63,13 @@ def evaluate(
         return record
     error = standard_error(scores, task, 1 - len(everyone) / clients)
     return replace(record, sample=list(everyone), error=error)
+
+
+def own_of(client: int, state: State, algorithm: Algorithm, parts: ClientParts) -> Params:
+    """What makes a client's own model of the shared part."""
+    slots = {**algorithm.sends(state.server), **parts.slots_of(client)}
+    here = {slot: moved(part, state.shared) for slot, part in slots.items()}
+    return algorithm.own(state.shared, moved(parts.of(client), state.shared), here)
 
 
 def sample_of(clients: int, share: float | int, seed: int) -> Sequence[int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from srpfl.clock.exponential import check_communication
+from srpfl.core.devices import moved
 from srpfl.core.initial import initial_model
 from srpfl.core.split import Params, combine
 from srpfl.errors import ConfigError, RunFolderError, printable, unknown
@@ -221,9 +222,10 @@ class Results:
         if self.made is not None and self.state is not None and self.parts is not None:
             base, given = self.made.model, self.made.transform
             kept = self.parts
+            slots = {n: moved(part, self.state.shared) for n, part in kept.slots_of(client).items()}
             found = Weights(
-                *(self.state.shared, self.state.server, kept.of(client), kept.slots_of(client)),
-                took_part=kept.took_part(client),
+                *(self.state.shared, self.state.server, moved(kept.of(client), self.state.shared)),
+                *(slots, kept.took_part(client)),
             )
             algorithm = self.made.algorithm
         else:

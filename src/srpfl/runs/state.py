@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
+from srpfl.core.devices import moved
 from srpfl.core.means import weighted_mean
 from srpfl.core.slots import Slots, packed, unpacked
 from srpfl.core.split import Params
@@ -123,7 +124,8 @@ class ClientParts:
         initial, _ = unpacked(self.initial)
         if not clients or not initial:
             return initial
-        return weighted_mean([self.of(client) for client in sorted(clients)], [1.0] * len(clients))
+        first, *rest = (self.of(client) for client in sorted(clients))
+        return weighted_mean([first, *(moved(each, first) for each in rest)], [1.0] * len(clients))
 
     def _remember(self, parts: Mapping[int, Params]) -> None:
         self._near |= parts

@@ -1,0 +1,184 @@
+"""A device that pretends to be a GPU, for machines without one.
+
+Its tensors are kept by the CPU, but PyTorch takes them for another device's: whoever mixes them
+with tensors of the CPU gets an error, as on a GPU. A graph is captured as a list of operations on
+fixed memory and replayed as one; while it is captured nothing may be read back or sent over.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+import torch.utils.backend_registration as registration
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
+from torch.utils._pytree import tree_leaves, tree_map
+
+from srpfl.core import devices
+
+NAME = "pretend"
+aten = torch.ops.aten
+MOVES = {aten._to_copy.default, aten.copy_.default}
+# What hands a number to Python, and what has a size that depends on values.
+READS = {aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default}
+SIZED = {aten.nonzero.default, aten.masked_select.default, aten._unique2.default}
+DRAWS = {aten.bernoulli_.float, aten.normal_.default, aten.uniform_.default, aten.rand.default}
+
+
+class MixedError(RuntimeError):
+    """Tensors of two devices in one operation."""
+
+
+class CaptureError(RuntimeError):
+    """Something that a graph cannot hold."""
+
+
+class OnDevice(Tensor):
+    """A tensor of the device; its numbers are in ``raw``."""
+
+    raw: Tensor
+
+    @staticmethod
+    def __new__(cls, raw: Tensor) -> OnDevice:
+        made = Tensor._make_wrapper_subclass(
+            cls,
+            raw.size(),
+            strides=raw.stride(),
+            storage_offset=raw.storage_offset(),
+            dtype=raw.dtype,
+            device=torch.device(f"{NAME}:0"),
+        )
+        made.raw = raw
+        return made
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise MixedError(f"{func} outside of the pretended device")
+
+
+class Graph:
+    """Operations in order, on memory that stays."""
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[Any, Any, Any, Any]] = []
+
+    def replay(self) -> None:
+        for func, args, kwargs, outputs in self.operations:
+            given = {v.untyped_storage()._cdata for v in tensors((args, kwargs))}
+            again = func(*args, **kwargs)
+            for place, value in zip(tensors(outputs), tensors(again), strict=True):
+                if place.untyped_storage()._cdata not in given:  # neither a view nor in place
+                    place.copy_(value)
+
+
+class PretendedDevice(TorchDispatchMode):
+    """While it is on, there is such a device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.capturing: Graph | None = None
+        self.graphs = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        there = [v for v in tensors((args, kwargs)) if isinstance(v, OnDevice)]
+        here = [v for v in tensors((args, kwargs)) if not isinstance(v, OnDevice)]
+        to = kwargs.get("device")
+        goes = bool(there) if to is None else torch.device(to).type == NAME
+        if there and func not in MOVES and any(value.ndim for value in here):
+            raise MixedError(f"{func} has tensors of the CPU and of the device")
+        if self.capturing is not None:
+            self._check_capture(func, there, here, goes)
+        raw_args, raw_kwargs = tree_map(raw, args), tree_map(raw, kwargs)
+        outputs = func(*raw_args, **raw_kwargs)
+        if self.capturing is not None and goes:
+            self.capturing.operations.append((func, raw_args, raw_kwargs, outputs))
+        if func is aten.copy_.default:
+            return args[0]
+        if not goes or func in READS:
+            return outputs
+        wrapped = tree_map(lambda v: OnDevice(v) if isinstance(v, Tensor) else v, outputs)
+        return return_and_correct_aliasing(func, args, kwargs, wrapped)
+
+    def _check_capture(
+        self, func: Any, there: list[Tensor], here: list[Tensor], goes: bool
+    ) -> None:
+        if func in READS | SIZED and there:
+            raise CaptureError(f"{func} reads values back while a graph is captured")
+        if func in MOVES and ((here and goes) or (there and not goes)):
+            raise CaptureError(f"{func} copies between devices while a graph is captured")
+        if func in DRAWS:
+            raise CaptureError(f"{func} draws from PyTorch's stream while a graph is captured")
+
+
+def registered() -> torch.library.Library:
+    """What ``torch.tensor(numbers, device="pretend")`` is made of: no mode sees it."""
+    registration._setup_privateuseone_for_python_backend(NAME)
+    library = torch.library.Library("aten", "IMPL")
+
+    def empty_strided(size: Any, stride: Any, *, dtype: Any = None, **_rest: Any) -> OnDevice:
+        return OnDevice(torch.empty_strided(size, stride, dtype=dtype))
+
+    def copy_from(given: Tensor, to: Tensor, non_blocking: bool = False) -> Tensor:
+        raw(to).copy_(raw(given))
+        return to
+
+    library.impl("empty_strided", empty_strided, "PrivateUse1")
+    library.impl("_copy_from", copy_from, "PrivateUse1")
+    return library
+
+
+LIBRARY = registered()
+
+
+def tensors(tree: Any) -> list[Tensor]:
+    return [value for value in tree_leaves(tree) if isinstance(value, Tensor)]
+
+
+def raw(value: Any) -> Any:
+    if isinstance(value, OnDevice):
+        return value.raw
+    if isinstance(value, torch.device) and value.type == NAME:
+        return torch.device("cpu")
+    return value
+
+
+@contextmanager
+def pretended(patch: pytest.MonkeyPatch) -> Iterator[PretendedDevice]:
+    """A device named "pretend" that the engine takes for a GPU."""
+    mode = PretendedDevice()
+
+    @contextmanager
+    def capture(graph: Graph, stream: object = None) -> Iterator[None]:
+        mode.capturing, mode.graphs = graph, mode.graphs + 1
+        try:
+            yield
+        finally:
+            mode.capturing = None
+
+    @contextmanager
+    def on_stream(_stream: object) -> Iterator[None]:
+        yield
+
+    stream = types.SimpleNamespace(wait_stream=lambda _other: None)
+    memory = types.SimpleNamespace(total_memory=1 << 34)
+    patch.setattr(devices, "GPUS", (NAME,))
+    patch.setattr(torch.cuda, "CUDAGraph", Graph)
+    patch.setattr(torch.cuda, "graph", capture)
+    patch.setattr(torch.cuda, "stream", on_stream)
+    patch.setattr(torch.cuda, "Stream", lambda: stream)
+    patch.setattr(torch.cuda, "current_stream", lambda: stream)
+    patch.setattr(torch.cuda, "current_device", lambda: 0)
+    patch.setattr(torch.cuda, "get_device_properties", lambda _device: memory)
+    with mode:
+        yield mode
