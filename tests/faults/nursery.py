@@ -1,10 +1,11 @@
 """A process that has imported everything and forks runs, for a test to kill: Python with PyTorch
 takes longer to start than a run takes.
 
-It is spoken to in lines of JSON. ``{"folder": ..., "engine": ..., "method": ..., "resume": ...}``
-starts a run, the first process of a session of its own, and is answered by its number;
-``{"folder": ..., "command": [...]}`` starts a command in the same way, ``{"folder": ...}`` a run
-that never ends; ``{"wait": NUMBER}`` is answered by the exit code, or by null if it does not end.
+It is spoken to in lines of JSON. ``{"folder": ..., "engine": ..., "method": ..., "policy": ...,
+"resume": ...}`` starts a run, the first process of a session of its own, and is answered by its
+number; ``{"folder": ..., "command": [...]}`` starts a command in the same way, ``{"folder": ...}``
+a run that never ends; ``{"wait": NUMBER}`` is answered by the exit code, or by null if it does not
+end.
 """
 
 from __future__ import annotations
@@ -24,23 +25,21 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
+from torch import nn
 
 import srpfl
 import srpfl.cli
 import tiny
+from algorithms.every import algorithm
+from srpfl.options.methods import METHODS
 
 ROUNDS, CLIENTS, PATIENCE = 10, 6, 120.0
-FEDREP = srpfl.FedRep(head_epochs=2, body_epochs=1)
-ALGORITHMS = {
-    "fedrep": FEDREP,
-    "srpfl": FEDREP,
-    "fedavg": srpfl.FedAvg(),
-    "scaffold": srpfl.SCAFFOLD(),
-    "ditto": srpfl.Ditto(),
-    "hf-maml": srpfl.HFMAML(),
-    "fedadam": srpfl.FedAdam(),
-    "fedper": srpfl.FedPer(),
-    "lg-fedavg": srpfl.LGFedAvg(),
+TAG = "SRPFL_NURSERY"  # in the environment of all that a run starts: its number
+POLICIES = {
+    "everyone": srpfl.Everyone(),
+    "auto": srpfl.Auto(start=2),
+    "fedbuff": srpfl.FedBuff(k=2, sample=4),
+    "doubling": srpfl.Doubling(start=2, every=3),
 }
 
 
@@ -51,13 +50,22 @@ class Slowly(srpfl.Watcher):
         time.sleep(0.02)
 
 
-def play(folder: Path, engine: str, method: str, resume: bool) -> None:
-    wide = (256, 200) if engine == "auto" else (8, 5)  # so large that auto takes workers
+def model(kind: str, *, large: bool) -> nn.Module:
+    """One that every algorithm can train; auto takes workers for a large one."""
+    wide, narrow = (256, 200) if large else (8, 5)
+    if kind != "FedBN":
+        return srpfl.models.MLP(4, (wide, narrow), classes=3)
+    first, last = nn.Linear(4, wide), nn.Linear(narrow, 3)
+    return nn.Sequential(first, nn.BatchNorm1d(wide), nn.ReLU(), nn.Linear(wide, narrow), last)
+
+
+def play(folder: Path, engine: str, method: str, policy: str, resume: bool) -> None:
+    kind, implied = METHODS[method].kind, METHODS[method].participation
     run = tiny.simulate(
         data=tiny.data(clients=CLIENTS, per_client=20),
-        model=srpfl.models.MLP(4, wide, classes=3),
-        algorithm=ALGORITHMS[method],
-        participation=srpfl.Doubling(start=2, every=3) if method == "srpfl" else srpfl.Everyone(),
+        model=model(kind, large=engine == "auto"),
+        algorithm=algorithm(kind),
+        participation=POLICIES[policy if implied == "everyone" else implied],
         engine=engine,
         rounds=ROUNDS,
         evaluate_every=3,
@@ -116,6 +124,7 @@ def start(told: dict[str, Any]) -> int:
     number = os.fork()
     if number == 0:
         os.setsid()
+        os.environ[TAG] = str(os.getpid())
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started with
         folder = Path(told.pop("folder"))

@@ -3,8 +3,12 @@ unless it is told where."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import signal
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 from srpfl.errors import ConfigError
@@ -44,20 +48,37 @@ def connected(cpus: int | None = None) -> Any:
     global _started
     address = os.environ.get(ADDRESS)
     try:
-        if address:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        else:
-            ray.init(
-                address="local",
-                num_cpus=cpus,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                _node_ip_address="127.0.0.1",
-            )
+        with _our_signals():
+            _connect(ray, address, cpus)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
         reason = str(error).strip().split("\n")[0]
         raise ConfigError(f"cannot reach {where} ({reason}): check {ADDRESS}") from error
     _started = not address
     return ray
+
+
+def _connect(ray: Any, address: str | None, cpus: int | None) -> None:
+    if address:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        return
+    ray.init(
+        address="local",
+        num_cpus=cpus,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        _node_ip_address="127.0.0.1",
+    )
+
+
+@contextlib.contextmanager
+def _our_signals() -> Iterator[None]:
+    """Ray takes SIGTERM for a crash of its own, and prints its stack: whoever ends a run by it gets
+    what the run would do without Ray."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
