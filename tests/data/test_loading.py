@@ -30,6 +30,17 @@ def test_digits_are_vectors_from_0_to_1() -> None:
     assert float(data.train_pool.x.max()) == 1  # type: ignore[attr-defined]
 
 
+def test_digits_are_scikit_learns_whether_its_file_is_read_or_itself_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = digits()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    asked = digits()
+    assert (read.train.x == asked.train.x).all()
+    assert (read.train.y == asked.train.y).all()
+    assert (read.test.x == asked.test.x).all()
+
+
 def test_digits_are_split_alike_in_every_class_and_every_time() -> None:
     one, two = digits(), digits()
     assert (one.train.x == two.train.x).all()

@@ -13,7 +13,7 @@ How to use it::
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -139,8 +139,18 @@ def statistics_names(model: nn.Module) -> list[str]:
 def noted(model: nn.Module) -> Params:
     """The new statistics of the layers that a pass updated, by name; then they are forgotten.
     (Called before a pass, it clears what one that was broken off has left.)"""
+    return taken(noting(model))
+
+
+def noting(model: nn.Module) -> list[tuple[str, _NotedBatchNorm]]:
+    """The layers that note their statistics, with their names: looked for once, not every pass."""
+    return list(_layers(model))
+
+
+def taken(layers: Iterable[tuple[str, _NotedBatchNorm]]) -> Params:
+    """What these layers have noted, and then forget."""
     found: Params = {}
-    for name, layer in _layers(model):
+    for name, layer in layers:
         found.update({_full(name, own): value.detach() for own, value in layer.noted.items()})
         layer.noted = {}
     return found

@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from srpfl.core.split import Params
 from srpfl.core.trees import Tree, arguments, mapped
-from srpfl.engine.batchnorm import noted, statistics_names
+from srpfl.engine.batchnorm import noting, statistics_names, taken
 from srpfl.engine.dropout import KeyedDropout
 from srpfl.engine.functions import Functions
 from srpfl.errors import unknown
@@ -93,6 +93,7 @@ def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forwa
     of them by the names of its arguments."""
     fixed = dict(fixed or {})
     layers = [module for module in model.modules() if isinstance(module, KeyedDropout)]
+    norms = noting(model)
 
     def forward(params: Params, x: Tree) -> tuple[Any, Params]:
         for layer in layers:
@@ -102,6 +103,6 @@ def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forwa
         with Functions(given.pop(STEP, None)):
             outputs = functional_call(model, given, args, named)
         # Models of Hugging Face return a record of all sorts of things.
-        return getattr(outputs, "logits", outputs), noted(model)
+        return getattr(outputs, "logits", outputs), taken(norms)
 
     return forward
