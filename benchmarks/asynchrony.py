@@ -2,7 +2,7 @@
 
     python benchmarks/asynchrony.py [--updates 10000] [--out FILE]
 
-The demo's network on digits, 100 clients. A round of FedBuff goes on with ten answers while fifty
+The demo's network on digits, 100 clients. A round of FedBuff ends with ten answers while fifty
 clients are at work; a synchronous round asks ten clients. The two runs take turns after every fifty
 rounds, so that what else the machine does hits both. Time is that of the processor, from the end of
 the first round on.

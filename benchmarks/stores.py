@@ -3,7 +3,7 @@
 Three embedded stores take the same writes and reads: so many clients in all, 1,000 of them changed
 by each checkpoint and 1,000 others read before it. SQLite and LMDB need each value in two
 versions, because a run keeps two checkpoints; safetensors files are written once and only named
-anew. LMDB is not needed by srpfl: pip install lmdb.
+again. LMDB is not needed by srpfl: pip install lmdb.
 """
 
 from __future__ import annotations

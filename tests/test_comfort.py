@@ -27,7 +27,7 @@ def test_a_finished_run_can_be_made_longer(tmp_path: Path) -> None:
     tiny.simulate(rounds=5, evaluate_every=2, out=tmp_path / "whole")
     assert records(tmp_path / "run") == records(tmp_path / "whole")
     assert srpfl.Run.load(tmp_path / "run").config["rounds"] == 5
-    with pytest.raises(srpfl.SrpflError, match="differs in rounds"):
+    with pytest.raises(srpfl.SrpflError, match=r"differs in rounds.*at least its 5 rounds"):
         tiny.simulate(rounds=3, evaluate_every=2, out=tmp_path / "run", resume=True)
     with pytest.raises(srpfl.SrpflError, match=r"differs in .*algorithm"):
         tiny.simulate(rounds=9, out=tmp_path / "run", resume=True, algorithm=srpfl.FedPer())

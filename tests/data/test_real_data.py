@@ -12,6 +12,8 @@ import pytest
 from command import srpfl
 from srpfl.data import IID, Pooled, Shards, Writers, counts, load
 
+pytestmark = pytest.mark.slow  # a hundred thousand images are decoded
+
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:

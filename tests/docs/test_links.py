@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,6 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files_and_headings(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
@@ -36,6 +36,17 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
             assert anchor in anchors(target), f"{page.name}: {link}"
 
 
+def test_the_page_on_pypi_leads_into_the_repository() -> None:
+    absolute = runpy.run_path(str(ROOT / "setup.py"))["absolute"]
+    page = absolute((ROOT / "README.md").read_text(), "https://example.org/srpfl")
+    assert "](https://example.org/srpfl/blob/main/docs/tutorial.md)" in page
+    assert "](https://example.org/srpfl/raw/main/docs/images/headline.png)" in page
+    links = [next(filter(None, found.groups())) for found in LINK.finditer(page)]
+    assert len(links) > 20
+    assert all(link.startswith("https://") for link in links)
+
+
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", ROOT / "docs", tmp_path],

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,14 @@ def commands() -> Iterator[tuple[str, list[str]]]:
             yield path.name, [Path(words[0]).name, *words[1:]]
 
 
+@cache
+def options_of(program: str) -> set[str]:
+    """The options that one of Flower's programs knows."""
+    path = Path(sys.executable).with_name(program)
+    said = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=120, check=True)
+    return set(re.findall(r"--[a-z-]+", said.stdout))
+
+
 @pytest.mark.parametrize("words", [pytest.param(w, id=n) for n, w in commands()])
 def test_a_command_of_the_kit_is_one_that_exists(words: list[str]) -> None:
     options = {word.split("=")[0] for word in words if word.startswith("--")}
@@ -52,11 +61,7 @@ def test_a_command_of_the_kit_is_one_that_exists(words: list[str]) -> None:
         }
         assert needed <= options
     else:
-        program = Path(sys.executable).with_name(words[0])
-        said = subprocess.run(
-            [program, "--help"], capture_output=True, text=True, timeout=120, check=True
-        )
-        known = set(re.findall(r"--[a-z-]+", said.stdout))
+        known = options_of(words[0])
     assert options <= known
 
 

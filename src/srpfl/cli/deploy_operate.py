@@ -79,7 +79,7 @@ def health(run: Folder) -> None:
 
 
 def stop(run: Folder, superlink: Connection = "") -> None:
-    """Stop a deployment's run by Flower; `resume` goes on with it.
+    """Stop a deployment's run by Flower; `resume` continues it.
 
     Example:
 

@@ -36,7 +36,7 @@ def sweep(
 ) -> None:
     """Play many runs: every combination of a grid, or a list.
 
-    Called again, it plays what is missing and goes on with what was interrupted.
+    Called again, it plays what is missing and continues what was interrupted.
 
     Examples:
 

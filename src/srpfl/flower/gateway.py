@@ -1,6 +1,6 @@
 """The only door to a SuperLink from outside: what nodes need, and nothing else.
 
-A SuperLink serves nodes, its own apps and whoever controls it on one port, and asks those who
+A SuperLink serves nodes, its own apps and those who control it on one port, and asks those who
 control it for nothing but its CA certificate. So it listens on loopback, and this gateway in front
 of it lets only the calls of nodes through, each up to a size. With a folder of signatures, apps on
 their way to nodes get theirs (see srpfl.flower.signing).

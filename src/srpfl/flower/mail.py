@@ -3,7 +3,7 @@
 Flower's grid can push messages and look for replies without waiting; everything else that it
 offers waits for everyone. It says nothing of an answer that was lost on the way: a client that is
 silent for longer than usual is asked what it is doing. As a node works through its messages one by
-one, whoever answers that has nothing else to do, and the answer before it is lost.
+one, a node that answers that has nothing else to do, and the answer before it is lost.
 """
 
 from __future__ import annotations

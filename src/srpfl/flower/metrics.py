@@ -15,7 +15,7 @@ from srpfl.runs.folder import ROUNDS
 
 QUANTILES = (0.5, 0.9, 0.99)
 RECENT = 500  # rounds over which quantiles are taken
-LEAST = 1.0  # seconds between two looks at the folder, whoever asks
+LEAST = 1.0  # seconds between two looks at the folder, no matter who asks
 
 
 @dataclass

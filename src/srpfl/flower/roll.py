@@ -95,7 +95,7 @@ class Roll:
         self.name_of: dict[int, str] = {}
         self.sizes: dict[int, Sizes] = {}
         self.changed: set[int] = set()  # clients that came or went since one last looked
-        self.refusal = ""  # the last one, for whoever wonders why nobody is there
+        self.refusal = ""  # the last one, it explains why nobody is there
         self._clients: dict[int, set[int]] = {}  # by node
         self._met: set[int] = set()
         self._doubles: dict[tuple[int, str], Sizes] = {}  # claims on a client that is there already

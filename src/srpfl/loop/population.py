@@ -1,7 +1,7 @@
 """The simulated clients: a transport with a virtual clock.
 
 Where late answers are dropped, only participants are trained: computing the others would be waste,
-and the record still says when they would have come. Where they are kept, whoever is at work is
+and the record still says when they would have come. Where they are kept, all that are at work are
 trained, and an answer waits for its time.
 """
 
@@ -199,7 +199,7 @@ class VirtualTransport:
             parts[short], times[short] = done[short], allowed
         lost, times = times > ends, self._waited + np.minimum(times, ends)
         order = np.argsort(times, kind="stable")
-        # Whoever takes for ever is never heard.
+        # A client that takes for ever is never heard.
         order = order[: np.count_nonzero(np.isfinite(times))]
         if not len(order):
             raise NoAnswerError(

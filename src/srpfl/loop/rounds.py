@@ -94,8 +94,8 @@ def drop(
     transport: Transport,
     seed: int,
 ) -> Heard:
-    """A round whose late answers are dropped: all are asked at its beginning, and whoever is still
-    at work at its end works for nothing. Where all of them leave, others are asked."""
+    """A round whose late answers are dropped: all are asked at its beginning, and the work of
+    those who are not ready at its end is lost. Where all of them leave, others are asked."""
     communication = transport.communication
     wants_gradient = participation.wants_gradient or algorithm.wants_gradient
     began = state.computing + state.round * communication

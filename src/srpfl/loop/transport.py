@@ -122,7 +122,7 @@ class KeepingTransport(Transport, Protocol):
         ...
 
     def launch(self, request: Request) -> Sequence[Flight]:
-        """Send the request; the flights that begin. Whoever is asked here may answer in any later
+        """Send the request; the flights that begin. A client asked here may answer in any later
         round."""
         ...
 

@@ -1,9 +1,9 @@
 """A sum of which the server learns nothing but the sum (Bonawitz et al., 2017).
 
 Made for clients that drop out, which is what a late client is: all N that are asked agree on masks
-that cancel, the server goes on with the first n masked answers, and the others' masks are taken off
-with shares of their keys that t of the n reveal. A masked answer that comes late stays masked: it
-has a second mask of its client's own, whose shares nobody reveals then.
+that cancel, the server continues with the first n masked answers, and the others' masks are taken
+off with shares of their keys that t of the n reveal. A masked answer that comes late stays masked:
+it has a second mask of its client's own, whose shares nobody reveals then.
 
 Keys, encryption and secret sharing are Flower's (``flwr.common.secure_aggregation``). Its own
 workflow waits for every answer of a stage or a time-out, and averages by itself, so it cannot play

@@ -102,6 +102,7 @@ def label_ends(axes: Axes, lines: Sequence[tuple[float, float, str, str]]) -> No
             words, (min(x, 1.0), y), (5, 0), xycoords="axes fraction",
             textcoords="offset points", color=_darker(ink), fontsize="small", va="center",
             annotation_clip=False,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
         )  # fmt: skip
 
 

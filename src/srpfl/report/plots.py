@@ -71,7 +71,7 @@ def comparison(
     for panel, cost in zip(axes, communication, strict=False):
         metric_panel(panel, runs, cost, target=target)
     if other is not None:
-        _speedup_panel(axes[-1], groups, base, other, communication, target)
+        speedup_panel(axes[-1], groups, base, other, communication, target)
     return _done(figure, path)
 
 
@@ -90,7 +90,7 @@ def speedup_against_target(
     if other is None:
         raise ConfigError("a speed-up needs two methods: name runs of another one")
     figure, axes = panels(1, size=(5.6, 3.8))
-    _speedup_panel(axes[0], groups, base, other, communication, None)
+    speedup_panel(axes[0], groups, base, other, communication, None)
     return _done(figure, path)
 
 
@@ -131,7 +131,7 @@ def metric_panel(
         label_ends(panel, ends)
 
 
-def _speedup_panel(
+def speedup_panel(
     panel: Axes,
     groups: Mapping[str, Sequence[Results]],
     base: str,
@@ -139,6 +139,7 @@ def _speedup_panel(
     costs: Sequence[float],
     target: float | None,
 ) -> None:
+    """The speed-up against the target in one panel, with a curve for each C."""
     metric = groups[base][0].judged_by
     ends = []
     for place, cost in enumerate(costs):

@@ -82,15 +82,13 @@ def compare(
     >>> import srpfl
     >>> runs = [
     ...     srpfl.simulate(
-    ...         data=srpfl.data.load("digits", clients=5, seed=seed),
-    ...         model=srpfl.models.MLP(64, (8,), classes=10),
-    ...         algorithm=srpfl.FedRep(head_epochs=1), participation=policy, rounds=2, seed=seed,
+    ...         data=srpfl.data.load("digits", clients=2), model=srpfl.models.MLP(64, (8,), 10),
+    ...         algorithm=srpfl.FedAvg(), rounds=1, seed=seed, engine="loop",
     ...     )
-    ...     for policy in (srpfl.Everyone(), srpfl.Doubling(start=2, every=1))
     ...     for seed in range(2)
     ... ]
     >>> [(row.method, row.seeds) for row in srpfl.compare(runs).rows]
-    [('fedrep (Everyone)', [0, 1]), ('fedrep (Doubling)', [0, 1])]
+    [('fedavg', [0, 1])]
     """
     if not runs or not all(run.scores for run in runs):
         raise ConfigError("there is nothing to compare: every run needs at least one evaluation")

@@ -139,9 +139,10 @@ class RunFolder:
         if any(options.get(name) != value for name, value in (held.get("options") or {}).items()):
             changed.append("options")
         if changed:
+            shorter = "rounds" in changed and f", or at least its {held['rounds']} rounds"
             raise RunFolderError(
                 f"{self.path} holds another run (it differs in {', '.join(changed)}): "
-                "choose another folder"
+                f"choose another folder{shorter or ''}"
             )
 
     def rewrite(self, config: dict[str, Any]) -> None:
@@ -183,7 +184,7 @@ class RunFolder:
         self._append(name, line)
 
     def note_divergence(self, why: str) -> None:
-        """Leave word for whoever looks at the run; to go on with it removes the note."""
+        """Leave a note for people who look at the run; continuing it removes the note."""
         with contextlib.suppress(OSError):  # the error itself is on its way to the user
             self._write(DIVERGED, why + "\n")
 

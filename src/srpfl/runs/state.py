@@ -75,7 +75,7 @@ class ClientParts:
         self._near: dict[int, Params] = {}  # what was saved or read last, the oldest first
         self._saved: Saved | None = None
         # Every client's weighs the same. Those of one cohort may be views of one stack, which goes
-        # when the last of them does: so the oldest go first, whoever was read since.
+        # when the last of them does: so the oldest go first, even if they were read since.
         weight = sum(value.numel() * value.element_size() for value in self.initial.values())
         self._most = max(1, room // max(1, weight + OBJECTS * len(self.initial)))
 

@@ -46,16 +46,16 @@ def sweep(
     ``grid``, and what all have in ``common``; or by a TOML file with these parts. They are played
     on local ``"processes"`` (as many as there are cores, unless ``workers`` says), in ``"turn"`` in
     this process, or on ``"ray"``. ``together`` runs of one algorithm share a worker and its device.
-    Called again, it plays what is missing and goes on with what was interrupted.
+    Called again, it plays what is missing and continues what was interrupted.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     done = sweep(
-    ...         grid={"method": ["fedavg", "fedrep"], "seed": [0, 1]},
-    ...         common={"clients": 5, "rounds": 2, "model": "mlp"}, out=folder, on="turn",
+    ...         grid={"method": ["fedavg", "fedrep"]},
+    ...         common={"clients": 2, "rounds": 1, "model": "mlp"}, out=folder, on="turn",
     ...     )
     ...     [row.state for row in done.rows], len(done.compare().rows)
-    (['done', 'done', 'done', 'done'], 2)
+    (['done', 'done'], 2)
     """
     if on not in ON:
         raise unknown("place for a sweep", on, ON)

@@ -9,13 +9,18 @@ function choice(value) {
   return Array.isArray(value) ? value.map(choice).join(", ") : `${kind || ""}(${fields.join(", ")})`;
 }
 
+// Lines break after a bracket or a sign, not within a word.
+function breakable(text) {
+  return html("span", {}, ...text.split(/(?<=[(=])/).flatMap((part) => [part, html("wbr")]));
+}
+
 function drawSettings() {
   const open = new Set([...document.querySelectorAll("#configs details[open]")].map((node) => node.dataset.run));
   const names = ["algorithm", "participation", "clock", "task", "seed"];
   const rows = groupsOf(visible()).map((group) => {
     const run = members(group)[0];
     const seeds = members(group).map((each) => each.seed).join(", ");
-    return { run, cells: [group, ...names.map((name) => (name === "seed" ? seeds : choice(run.config[name] ?? "–")))] };
+    return { run, cells: [group, ...names.map((name) => (name === "seed" ? seeds : breakable(choice(run.config[name] ?? "–"))))] };
   });
   const parts = rows.length ? [tableOf("Choices", ["run", ...names], rows)] : [];
   for (const run of visible()) {

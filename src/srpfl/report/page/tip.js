@@ -14,7 +14,7 @@ const tip = {
     byId("tip").hidden = true;
   },
 };
-// What the words were about moves away, or is drawn anew under the mouse.
+// What the words were about moves away, or is drawn again under the mouse.
 addEventListener("scroll", tip.hide, { passive: true });
 addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hide(); });
 

@@ -1,0 +1,21 @@
+"""Plain, modern words in what people read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results" / "README.md"]
+PAGES = [page for page in PAGES if page.name != "commands.md"]  # made of the sources
+SOURCES = [p for p in (ROOT / "src").rglob("*") if p.suffix in (".py", ".js", ".html")]
+QUAINT = re.compile(r"\b(anew|whoever|in vain|goes on with|dear)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("files", [PAGES, SOURCES], ids=["pages", "sources"])
+def test_nothing_reads_like_an_old_book(files: list[Path]) -> None:
+    assert len(files) > 10
+    found = {str(file.relative_to(ROOT)): QUAINT.findall(file.read_text()) for file in files}
+    assert {name: words for name, words in found.items() if words} == {}
