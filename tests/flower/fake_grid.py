@@ -86,9 +86,8 @@ class FakeGrid(Grid):
             message.metadata.__dict__["_message_id"] = f"m{self._count}"
             node = self.nodes[message.metadata.dst_node_id]
             node.received.append(message.metadata.message_type)
-            node.free_at = max(node.free_at, self.time) + node.seconds(
-                message.metadata.message_type
-            )
+            seconds = node.seconds(message.metadata.message_type) * _part(message)
+            node.free_at = max(node.free_at, self.time) + seconds
             self._work.append((node.free_at, message.metadata.dst_node_id, message))
             ids.append(message.metadata.message_id)
         return ids
@@ -125,3 +124,9 @@ class FakeGrid(Grid):
 
     def send_and_receive(self, *args: Any, **kwargs: Any) -> Iterable[Message]:
         raise NotImplementedError("it waits for everyone")
+
+
+def _part(message: Message) -> float:
+    """Of its local work that a node is to do."""
+    told = message.content.config_records.get("assignment")
+    return float(told.get("part", 1.0)) if told else 1.0  # type: ignore[arg-type]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
+from flwr.app import Message
 
 import srpfl
 import tiny
@@ -79,3 +82,92 @@ def test_after_a_restart_nobody_is_at_work_and_the_run_goes_on(tmp_path: Path) -
     ended = sum(len(r.participants) + len(r.late) + len(r.lost) for r in run.rounds)
     assert run.state is not None
     assert asked == ended + len(run.state.flights)
+
+
+def test_compass_gives_nodes_parts_of_their_work_as_in_the_simulator(tmp_path: Path) -> None:
+    seconds, policy = (1.0, 2.2, 3.9), srpfl.participation.Compass(least=0.2)
+    algorithm = srpfl.FedAvg(epochs=5)  # ten steps: a tenth of the work is one of them
+    real = Federation(tmp_path, seconds, participation=policy, algorithm=algorithm).serve(rounds=8)
+    three = replace(DATA, train_parts=DATA.train_parts[:3], test_parts=DATA.test_parts[:3])
+    simulated = tiny.simulate(
+        data=three,
+        algorithm=algorithm,
+        participation=policy,
+        clock=Given(seconds),
+        rounds=8,
+        evaluate_every=0,
+    )
+    # The server looks for answers now and then, so those close together may change places.
+    came = [
+        [sorted(zip(r.participants, r.ages, strict=True)) for r in run.rounds]
+        for run in (real, simulated)
+    ]
+    assert came[0] == came[1]
+    assert any(age for record in real.rounds for age in record.ages)
+    assert real.state is not None
+    assert simulated.state is not None
+    for name, value in real.state.shared.items():
+        torch.testing.assert_close(value, simulated.state.shared[name], rtol=1e-5, atol=1e-6)
+
+
+class Stepping:
+    """A node's clock by which every look at it, so every step, takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+class Noting(srpfl.Deadline):
+    """Remembers what parts of their work clients say that they did."""
+
+    def learn(self, memory: Any, outcome: Any) -> Any:
+        parts = {str(answer.client): answer.part for answer in outcome.answers}
+        return {**memory, "parts": parts}
+
+
+def test_by_a_deadline_a_node_sends_what_it_has_and_says_which_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten steps of a second each and eight seconds, less a tenth for the way: the first step and
+    two looks at the clock leave five, and the half that fits is what a simulated client does."""
+    monkeypatch.setattr("srpfl.flower.client.time", Stepping())
+    policy = Noting(seconds=8.0, partial=True)
+    federation = Federation(
+        tmp_path, [1.0], participation=policy, algorithm=srpfl.FedAvg(epochs=5), rounds=1
+    )
+    real = federation.serve()
+    assert real.state is not None
+    part = real.state.memory["parts"]["0"]
+    assert 0.1 < part < 1
+    one = replace(DATA, train_parts=DATA.train_parts[:1], test_parts=DATA.test_parts[:1])
+    simulated = tiny.simulate(
+        data=one,
+        algorithm=srpfl.FedAvg(epochs=5),
+        participation=srpfl.Deadline(seconds=10 * part + 0.01, partial=True),
+        clock=Given((10.0,)),
+        rounds=1,
+        evaluate_every=0,
+    )
+    assert simulated.state is not None
+    for name, value in real.state.shared.items():
+        torch.testing.assert_close(value, simulated.state.shared[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("part", [0.0, 1e-300, -1.0, 1.5, "0.5", 1])
+def test_a_part_of_the_work_that_cannot_be_is_refused(tmp_path: Path, part: Any) -> None:
+    federation = Federation(tmp_path, [1, 1, 1], participation=srpfl.participation.Compass())
+
+    def lie(reply: Message) -> Message:
+        answer = reply.content.config_records.get("answer", {})
+        if "part" in answer:
+            answer["part"] = part
+        return reply
+
+    federation.of(1).mangle = lie
+    run = federation.serve(rounds=3)
+    assert all(1 not in record.participants for record in run.rounds)
+    assert "of its work" in federation.events("refused")[0]["why"]

@@ -115,11 +115,12 @@ def _train(panels: list[Any], out: Path, **more: Any) -> int:
 def _check(folder: Path) -> None:
     from srpfl.errors import RunFolderError
     from srpfl.reproduce import check
-    from srpfl.studies import shootout_table
+    from srpfl.studies import fedbalancer, shootout_table
 
     wrong = check(folder)
     if (folder / "shootout").is_dir():
         wrong += shootout_table.check(folder / "shootout")
+        wrong += fedbalancer.check(folder / "shootout")
     if wrong:
         raise RunFolderError(f"{folder} is not as it should be: " + "; ".join(wrong))
     print(f"{folder}: records complete, tables and figures rebuilt")

@@ -24,6 +24,7 @@ from srpfl.task import Task
 NAME = 100  # characters of a client's name
 MANY = 10_000  # clients of one node
 MOST = 1 << 40  # samples of one client
+LEAST = 0.001  # of its local work that a client may have done
 
 
 class Refused(Exception):
@@ -120,8 +121,11 @@ def read_answer(
         raise Refused(f"its loss is {shown(loss)}")
     if type(samples) is not int or not 1 <= samples <= most:
         raise Refused(f"it claims {shown(samples)} samples")
+    part = values.get("part", 1.0)  # an older node does not say it, and does all of its work
+    if type(part) is not float or not LEAST <= part <= 1:
+        raise Refused(f"it claims to have done {shown(part)} of its work")
     shared, sent = unpacked(read_arrays(content, like))
-    return Answer(client, time, shared, loss, samples, sent)
+    return Answer(client, time, shared, loss, samples, sent, part=part)
 
 
 def read_scores(

@@ -8,6 +8,7 @@ is five times slower.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -21,11 +22,12 @@ from flwr.clientapp import ClientApp
 
 from srpfl.algorithms.base import Evaluation, client_state_of
 from srpfl.core.initial import initial_model
+from srpfl.core.plan import cut
 from srpfl.core.slots import packed, unpacked
 from srpfl.core.split import Params
 from srpfl.data.base import Federated
 from srpfl.engine import make_engine
-from srpfl.engine.base import Job
+from srpfl.engine.base import Job, Local
 from srpfl.errors import ConfigError, RunFolderError
 from srpfl.flower.experiment import Build, built
 from srpfl.flower.introduction import introduction
@@ -46,6 +48,10 @@ from srpfl.task.base import Losses
 
 EVALUATIONS: tuple[Evaluation, ...] = ("personalised", "global", "local")
 Data = Callable[[Context], Federated | Mapping[str, Federated]]
+
+
+LEAST = 0.1  # of the local work: what is done in any case
+SAFE = 0.9  # of the time until a deadline is for work, the rest for the answer's way
 
 
 class OutOfTime(Exception):
@@ -152,10 +158,11 @@ class NodeWork:
         self.personal, self.own = unpacked(self.store.load(initial))
         self.wire = {**packed(parts.shared, sends), **initial}  # types that travel and are kept
         own, how = clients_of(context, data), usual.on(context)
+        self.data = own[self.assignment.name or client_name(context)]
         self.engine = make_engine(
             how.engine,
             self.model,
-            own[self.assignment.name or client_name(context)],
+            self.data,
             task=Timed(choices.task, ends),
             device=how.device,
             precision=how.precision,
@@ -163,6 +170,30 @@ class NodeWork:
 
     def train(self) -> Message:
         assignment = self.assignment
+        try:
+            local, part = self._in_time() if assignment.within else self._work(assignment.part)
+        except OutOfTime:
+            return _reply(self.message, assignment, "gave up")
+        kept = self._as_agreed(packed(local.reply.personal, local.reply.own))
+        if kept:
+            self.store.propose(kept, assignment.round + 1)
+        sent = self._as_agreed(packed(local.reply.shared, local.reply.sent))
+        result = {"loss": local.loss, "samples": local.samples, "part": part}
+        return _reply(self.message, assignment, "done", result, sent)
+
+    def _in_time(self) -> tuple[Local, float]:
+        """As much of the work as there is time for. Steps cannot be undone, so the first tenth says
+        how long the rest will take, and is done again with it."""
+        began = time.monotonic()
+        local, _ = self._work(LEAST)
+        part = affordable(time.monotonic() - began, self.assignment.within)
+        return (local, LEAST) if part <= LEAST else self._work(part)
+
+    def _work(self, part: float) -> tuple[Local, float]:
+        """What comes of the first part of the work, in tenths of it."""
+        assignment, plans = self.assignment, self.algorithm.plans(self.model)
+        if part < 1:
+            plans = cut(plans, self.data.size(assignment.client), part)
         job = Job(
             seed=assignment.seed,
             round=assignment.round,
@@ -170,22 +201,14 @@ class NodeWork:
             clients=[assignment.client],
             shared=self.shared,
             personal=[self.personal],
-            plans=self.algorithm.plans(self.model),
+            plans=plans,
             server=self.server,
             own=[self.own],
             wants_gradient=assignment.wants_gradient,
             finisher=finisher_of(self.algorithm),
         )
-        try:
-            [local] = [self.engine.train([job])[0] for _ in range(self.repeats)][-1]
-        except OutOfTime:
-            return _reply(self.message, assignment, "gave up")
-        kept = self._as_agreed(packed(local.reply.personal, local.reply.own))
-        if kept:
-            self.store.propose(kept, assignment.round + 1)
-        sent = self._as_agreed(packed(local.reply.shared, local.reply.sent))
-        result = {"loss": local.loss, "samples": local.samples}
-        return _reply(self.message, assignment, "done", result, sent)
+        [local] = [self.engine.train([job])[0] for _ in range(self.repeats)][-1]
+        return local, part
 
     def _as_agreed(self, part: Params) -> Params:
         """In the types that both sides know, whatever precision this node computes in."""
@@ -212,6 +235,16 @@ class NodeWork:
                 return _reply(self.message, assignment, "gave up")
             result |= {f"{kind}/sums": list(score.sums), f"{kind}/weight": score.weight}
         return _reply(self.message, assignment, "done", result)
+
+
+def affordable(tenth: float, within: float) -> float:
+    """What part of the work fits into the time that is left, if a tenth took so long.
+
+    >>> [affordable(1.0, within) for within in (1.5, 6.0, 20.0)]
+    [0.1, 0.4, 1.0]
+    """
+    left = SAFE * within - tenth
+    return min(1.0, max(LEAST, math.floor(left / max(tenth, 1e-9) + 1e-9) / 10))
 
 
 class Timed(Task):

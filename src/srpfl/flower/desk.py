@@ -82,8 +82,11 @@ class Desk:
         sent: Params | None,
         *,
         gradient: bool = False,
+        parts: Mapping[int, float] | None = None,
+        within: float = 0.0,
     ) -> tuple[int, set[int]]:
-        """Write to clients; the letters' number and those that they are on their way to."""
+        """Write to clients; the letters' number and those that they are on their way to. Who is
+        not in ``parts`` is to do all of its work."""
         batch = self.mail.batch()
         arrays = None if sent is None else pack(sent)
         useful = self.patience.work if kind == TRAIN else self.patience.evaluation
@@ -100,6 +103,8 @@ class Desk:
                 counted=self.counted.get(client, 0),
                 inherit=self.experiment.inherit,
                 wants_gradient=gradient,
+                part=(parts or {}).get(client, 1.0),
+                within=within,
                 kinds=",".join(self.experiment.kinds),
             )
             node = self.roll.node_of[client]

@@ -14,7 +14,6 @@ from typing import Any
 
 from srpfl.core.slots import packed
 from srpfl.core.split import Params
-from srpfl.errors import ConfigError
 from srpfl.flower.checks import absurd, norm
 from srpfl.flower.mail import Letter
 from srpfl.flower.parcels import Reply
@@ -57,15 +56,19 @@ class KeepingFlowerTransport(FlowerTransport):
 
     def launch(self, request: Request) -> Sequence[Flight]:
         desk = self.desk
-        if any(part < 1 for part in request.parts):
-            raise ConfigError("nodes do all of their local work: use another policy on Flower")
         if self._ahead is None:
             self._ahead = request.now - desk.now()
         desk.round = request.round
         sent = packed(request.shared, request.server)
-        wants = request.wants_gradient
-        _, reached = desk.post(TRAIN, request.asked, request.round, sent, gradient=wants)
-        flights = [Flight(c, request.round, self._clock(), math.inf) for c in sorted(reached)]
+        wants, parts = request.wants_gradient, request.parts or (1.0,) * len(request.asked)
+        given = dict(zip(request.asked, parts, strict=True))
+        _, reached = desk.post(
+            TRAIN, request.asked, request.round, sent, gradient=wants, parts=given
+        )
+        flights = [
+            Flight(client, request.round, self._clock(), math.inf, given[client])
+            for client in sorted(reached)
+        ]
         self._errands |= {each.client: Errand(each, request, desk.now()) for each in flights}
         return flights
 

@@ -89,8 +89,13 @@ class FlowerTransport:
         wants = request.wants_gradient
         usual = norm(request.shared)
         desk.gone()
-        batch, waiting = desk.post(TRAIN, request.asked, request.round, sent, gradient=wants)
         deadline = request.call.deadline
+        # Waiting for clients is a part of the round: so much of it is left for their work.
+        left = 0.0 if deadline is None else max(0.0, deadline - (desk.now() - self._began))
+        within = left if request.call.partial else 0.0
+        batch, waiting = desk.post(
+            TRAIN, request.asked, request.round, sent, gradient=wants, within=within
+        )
         while True:
             came = desk.listen({batch})
             for client, reply in came:
@@ -257,4 +262,4 @@ class FlowerTransport:
     def _arrivals(self) -> list[Arrival]:
         """In order of arrival; answers that one look found together go by number."""
         answers = sorted(self._answers.values(), key=lambda answer: (answer.time, answer.client))
-        return [Arrival(answer.client, answer.time) for answer in answers]
+        return [Arrival(answer.client, answer.time, answer.part) for answer in answers]

@@ -31,6 +31,8 @@ class Assignment:
     counted: int = 0  # the last round (from 1) in which this client's answer counted; 0: none
     inherit: bool = False  # go on with the personal parts of another run of that name
     wants_gradient: bool = False
+    part: float = 1.0  # of the local work that it is to do
+    within: float = 0.0  # seconds after which it sends what it has; 0: it does all of its work
     kinds: str = ""  # evaluations, separated by commas
 
 
