@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -125,7 +126,7 @@ def test_a_loss_of_power_costs_the_rounds_since_the_disk_was_waited_for(
     tiny.simulate(out=whole, **CHOICES)
     real, settles = RunFolder._settle, 0
 
-    def settle(self: RunFolder) -> None:
+    def settle(self: RunFolder, most: float = math.inf) -> None:
         nonlocal settles
         settles += 1
         if settles == settled:

@@ -15,7 +15,7 @@ import srpfl
 import tiny
 from srpfl.core.split import Params
 from srpfl.errors import RunFolderError
-from srpfl.runs import segments, shelf
+from srpfl.runs import checkpoint, segments, shelf
 from srpfl.runs.checkpoint import Checkpoints
 from srpfl.runs.doctor import examine
 from srpfl.runs.state import ClientParts, State
@@ -106,6 +106,25 @@ def test_a_checkpoint_writes_in_proportion_to_what_changed(tmp_path: Path) -> No
     assert written <= 2.2 * rounds * at_once
     state = tmp_path / "checkpoints" / f"{rounds:06d}" / "state.json"
     assert state.stat().st_size < 200 * rounds  # whoever took part, and however many
+
+
+def test_a_checkpoint_waits_for_few_files_of_many_and_later_ones_for_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is slow, or has much to write, must not hold up a round for long."""
+    synced: list[str] = []
+    monkeypatch.setattr(checkpoint, "sync", lambda path: synced.append(path.name))
+    checkpoints, parts = Checkpoints(tmp_path), empty_parts()
+    for round in range(1, 6):
+        parts.put(round, part(float(round)), {"c": {"w": torch.zeros(2)}})
+        checkpoints.save(state_after(round), parts)
+    assert not checkpoints.settle_parts(0.0)
+    assert synced == ["000001.safetensors", "000002.safetensors"]
+    assert not checkpoints.settle_parts(0.0)
+    assert checkpoints.settle_parts(0.0)
+    assert len(synced) == 5
+    checkpoints.settle()
+    assert synced[5:] == ["personal", "shared.safetensors", "state.json", "000005", "checkpoints"]
 
 
 def test_going_on_reads_parts_only_when_they_are_needed(

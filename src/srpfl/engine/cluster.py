@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -47,13 +48,16 @@ def connected(cpus: int | None = None) -> Any:
         return ray
     global _started
     address = os.environ.get(ADDRESS)
+    check_address()
     try:
         with _our_signals():
             _connect(ray, address, cpus)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
-        reason = str(error).strip().split("\n")[0]
-        raise ConfigError(f"cannot reach {where} ({reason}): check {ADDRESS}") from error
+        reason, advice = str(error).strip().split("\n")[0], f"check {ADDRESS}"
+        if "AuthenticationError" in str(error.__cause__):
+            reason, advice = "it wants a token", "set RAY_AUTH_MODE=token, as Ray's manual says"
+        raise ConfigError(f"cannot reach {where} ({reason}): {advice}") from error
     _started = not address
     return ray
 
@@ -82,3 +86,18 @@ def _our_signals() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
+
+
+def check_address() -> None:
+    """Refuse an address at which nobody listens: Ray would try for a minute and then end the whole
+    process."""
+    address = os.environ.get(ADDRESS, "")
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdigit():
+        return  # Ray's other ways to say it
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"cannot reach the Ray cluster at {address} ({error}): check {ADDRESS}"
+        ) from error

@@ -29,6 +29,7 @@ from srpfl.errors import SrpflError, whole
 ACTORS = "SRPFL_RAY_ACTORS"  # in the environment: how many, in place of one per GPU or core
 DEATHS = 3  # of actors at the same work, until it is given up
 PATIENCE = 60.0  # seconds for the first actor to start
+LONGER = 10.0  # and for the others after it
 
 Packed = tuple[bytes, list[int], Any]  # text, sizes of tensors, and their bytes one after another
 
@@ -54,6 +55,7 @@ class RayEngine:
         self.count = actors or self._usual()
         self._make = self.ray.put(make)  # with the model and the data, once for each node
         self._actors: list[Any] = []
+        self._coming: dict[Any, Any] = {}  # actors that have not started yet, by their first word
         self._said = False
 
     def train(self, jobs: Sequence[Job]) -> list[list[Local]]:
@@ -64,8 +66,8 @@ class RayEngine:
 
     def close(self) -> None:
         """End the actors, and the cluster if it is our own."""
-        while self._actors:
-            self._end(self._actors.pop())
+        while self._actors or self._coming:
+            self._end(self._actors.pop() if self._actors else self._coming.popitem()[1])
         disconnect()
 
     def _usual(self) -> int:
@@ -137,26 +139,31 @@ class RayEngine:
             self._fill()
 
     def _fill(self) -> None:
-        """Start actors where some are missing; those that the cluster has no room for are done
-        without, unless that is all of them."""
-        new = [self._start() for _ in range(self.count - len(self._actors))]
-        if not new:
+        """Ask for actors where some are missing, and take those that have started into service.
+        Nobody waits for one that the cluster has no room for while others can do the work."""
+        missing = self.count - len(self._actors) - len(self._coming)
+        new = [self._start() for _ in range(missing)]
+        self._coming |= {actor.ready.remote(): actor for actor in new}
+        if not self._coming:
             return
-        waiting = {actor.ready.remote(): actor for actor in new}
-        wait = PATIENCE if not self._actors else PATIENCE / 6
-        ready, late = self.ray.wait(list(waiting), num_returns=len(waiting), timeout=wait)
-        for each in late:
-            self._end(waiting[each])
+        fresh = not self._actors
+        if fresh:
+            self.ray.wait(list(self._coming), num_returns=1, timeout=PATIENCE)
+        ready, _ = self.ray.wait(
+            list(self._coming), num_returns=len(self._coming), timeout=LONGER if fresh else 0
+        )
         what = "GPU" if self.on_gpus else "core"
         why = f"has no free {what} for an actor: stop what else runs on it, or add a node"
         for each in ready:
+            actor = self._coming.pop(each)
             try:
                 self.ray.get(each)
-                self._actors.append(waiting[each])
+                self._actors.append(actor)
             except self.ray.exceptions.RayError as error:
                 reason = [line for line in str(error).splitlines() if line.strip()][-1]
                 why = f"cannot start an actor: {reason.strip()}"
         if not self._actors:
+            self.close()
             raise SrpflError(f"the Ray cluster {why}")
 
     def _start(self) -> Any:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -108,15 +110,25 @@ class Checkpoints:
         place = self._newest
         if place is None or place == self._synced:
             return
+        self.settle_parts()
         personal = self.folder / PERSONAL
-        for file in self._afloat & self._shelf.hashes.keys():
-            sync(personal / file)
-        folders = [personal] if self._afloat else []
+        folders = [personal] if self._shelf.hashes else []
         for path in (*folders, place / SHARED, place / STATE, place, place.parent):
             sync(path)
-        self._afloat.clear()
         self._synced = place
         self._forget()
+
+    def settle_parts(self, most: float = math.inf) -> bool:
+        """Wait until the disk has the clients' parts, for so many seconds at most; whether it has
+        all. At least two files are waited for, so that the rest gets less with each checkpoint."""
+        until = time.monotonic() + most
+        self._afloat &= self._shelf.hashes.keys()
+        for count, file in enumerate(sorted(self._afloat)):
+            if count >= 2 and time.monotonic() > until:
+                return False
+            sync(self.folder / PERSONAL / file)
+            self._afloat.remove(file)
+        return True
 
     def load(
         self,

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -67,6 +68,7 @@ __all__ = [
 FORMAT = 4
 
 WAITING = 100  # times as long as the disk took, until we wait for it again: a hundredth of a run
+A_WAIT = 0.5  # seconds at most that a checkpoint waits for the clients' parts of earlier ones
 FIRST_WAIT = 1.0  # seconds after the start; shorter runs wait at their end alone
 
 
@@ -88,6 +90,7 @@ class RunFolder:
         self.path, self._say, self.durable = path, say, durable
         self._checkpoints = Checkpoints(path)
         self._next_wait = 0.0  # when to wait for the disk again
+        self._waited = 0.0  # since the disk was last known to have everything
         self._lock: IO[str] | None = None
         self._sealed: bool | None = None  # whether there are checksums; None: not looked at yet
         self._last: dict[str, str] = {}  # by file of records, the last line's sum
@@ -233,21 +236,26 @@ class RunFolder:
         try:
             self._checkpoints.save(state, parts, sealed=self.sealed)
             if self.durable and time.monotonic() >= self._next_wait:
-                self._settle()
+                self._settle(A_WAIT)
         except (OSError, ValueError, SafetensorError) as error:  # the latter also for a full disk
             reason = getattr(error, "strerror", None) or error
             raise RunFolderError(f"cannot save the state to {self.path}: {reason}") from error
 
-    def _settle(self) -> None:
-        """Wait until the run is on the disk as it is now."""
+    def _settle(self, most: float = math.inf) -> None:
+        """Wait until the run is on the disk as it is now, for so many seconds at most: what is left
+        then is waited for after the next checkpoints."""
         began = time.monotonic()
-        for name in (ROUNDS, EVALUATIONS):  # a state is of no use without the records before it
-            if (self.path / name).exists():
-                sync(self.path / name)
-        sync(self.path)
-        self._checkpoints.settle()
+        done = self._checkpoints.settle_parts(most)
+        if done:
+            for name in (ROUNDS, EVALUATIONS):  # a state is of no use without the records before it
+                if (self.path / name).exists():
+                    sync(self.path / name)
+            sync(self.path)
+            self._checkpoints.settle()
         ended = time.monotonic()
-        self._next_wait = ended + WAITING * (ended - began)
+        self._waited += ended - began
+        if done:
+            self._next_wait, self._waited = ended + WAITING * self._waited, 0.0
 
     def restore(self, state: State, parts: ClientParts) -> tuple[State, ClientParts]:
         """Go back to the last good state, or to the given one, with which the run began: records
@@ -274,13 +282,12 @@ class RunFolder:
         except OSError as error:
             raise RunFolderError(f"cannot write to {self.path}: {error.strerror}") from error
         rounds, evaluations = there.upto(reached)
-        for name, text in (
-            (ROUNDS, lines_of(rounds, sealed=self.sealed)),
-            (EVALUATIONS, lines_of(evaluations, sealed=self.sealed)),
-        ):
-            if text or (self.path / name).exists():
-                self._write(name, text)
-            self._last[name] = text[-19:-3]
+        self._cut(ROUNDS, rounds, whole=not there.damage and len(rounds) == len(there.rounds))
+        self._cut(
+            EVALUATIONS,
+            evaluations,
+            whole=not there.damage and len(evaluations) == len(there.evaluations),
+        )
         self._end_timing()
         if self.durable:
             self._settle()
@@ -327,6 +334,17 @@ class RunFolder:
             ) from None
         except OSError as error:
             raise RunFolderError(f"cannot write to {self.path}: {error.strerror}") from error
+
+    def _cut(self, name: str, records: Sequence[Any], *, whole: bool) -> None:
+        """Let a file hold these records and no others; one that does already is left alone."""
+        path = self.path / name
+        if whole:
+            text = read_bytes(path)[-19:].decode() if records else ""
+        else:
+            text = lines_of(records, sealed=self.sealed)
+            if text or path.exists():
+                self._write(name, text)
+        self._last[name] = text[-19:-3]
 
     def _said(self, records: list[Any], damage: str | None) -> list[Any]:
         if damage is not None:
