@@ -1,11 +1,12 @@
-"""Many clients that all have state: python benchmarks/scale.py FOLDER [--population N] ...
+"""Many clients that all have state, beside few: python benchmarks/scale.py FOLDER [--json FILE]
 
-Every client takes part once, 1,000 in a round, so that each has trained parts of its own; then come
-the rounds that are measured, with 1,000 clients drawn at random. A call plays for so many minutes
-at most and the next one goes on, so that resuming is measured too; the last one writes the result.
+Two populations, each in a process of its own, so that memory is its own too. At first everyone
+takes part once, 1,000 in a round, so that each has trained parts of its own; this is cut into
+pieces of so many minutes: call it again to go on. Then both are started anew, which measures how
+long it takes to go on with a run, and play the rounds that are measured, in turns, so that what
+else the machine does meets both.
 
-    python benchmarks/scale.py runs/million --population 1000000 --json results/scale/million.json
-    python benchmarks/scale.py runs/small --population 10000 --json results/scale/small.json
+    python benchmarks/scale.py runs/heads --json results/scale/million.json
     python benchmarks/scale.py runs/bodies --population 100000 --algorithm LGFedAvg \\
         --json results/scale/bodies.json
 """
@@ -16,6 +17,8 @@ import argparse
 import json
 import resource
 import statistics
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,10 +32,11 @@ from srpfl.participation.base import Call, uniform
 from srpfl.runs.folder import RunFolder
 
 POOL, TRAIN, TEST = 50_000, 10, 5
-
-
-class TimeIsUp(Exception):
-    """This call has played for as long as it may."""
+WARM = 5  # rounds after a start that are not measured
+ALGORITHMS = {
+    "FedRep": srpfl.FedRep(head_epochs=1, body_epochs=1),
+    "LGFedAvg": srpfl.LGFedAvg(epochs=1),
+}
 
 
 @dataclass(frozen=True)
@@ -81,29 +85,34 @@ class InTurn(srpfl.Everyone):
         return uniform(call.ask, idle, rng)
 
 
-class Stopwatch(srpfl.Watcher):
-    """Seconds of each round, kept beside the run so that the next call has them too."""
+class Fill(srpfl.Watcher):
+    """Ends a run when everyone has taken part, or when time is up."""
 
-    def __init__(self, file: Path, minutes: float) -> None:
-        self.file, self.until = file, time.monotonic() + 60 * minutes
-        self.started = time.monotonic()
-        self.cpu = self.wall = self.saving = 0.0
+    def __init__(self, first: int, minutes: float) -> None:
+        self.first, self.until = first, time.monotonic() + 60 * minutes
+
+    def after(self, run: srpfl.Run) -> bool:
+        return len(run.rounds) >= self.first or time.monotonic() > self.until
+
+
+class Turns(srpfl.Watcher):
+    """Tells how long a round and its checkpoint took, and waits to be told to go on."""
+
+    def __init__(self) -> None:
+        self.started, self.saving = time.perf_counter(), 0.0
 
     def begin(self, name: str, rounds: int, done: int) -> None:
-        self._write({"begun": done, "seconds": time.monotonic() - self.started, "peak": peak()})
-        self.cpu, self.wall = time.process_time(), time.perf_counter()
+        told = {"resume_s": time.perf_counter() - self.started, "done": done}
+        self._turn(told)
 
     def round(self, record: Any) -> None:
-        cpu, wall = time.process_time(), time.perf_counter()
-        told = {"round": record.round, "cpu": cpu - self.cpu, "wall": wall - self.wall}
-        self._write({**told, "save": self.saving, "peak": peak()})
-        self.cpu, self.wall = time.process_time(), time.perf_counter()
-        if time.monotonic() > self.until:
-            raise TimeIsUp
+        cpu, wall = time.process_time() - self.cpu, time.perf_counter() - self.wall
+        self._turn({"cpu": cpu, "wall": wall, "save": self.saving})
 
-    def _write(self, told: dict[str, float]) -> None:
-        with self.file.open("a") as file:
-            file.write(json.dumps(told) + "\n")
+    def _turn(self, told: dict[str, float]) -> None:
+        print(json.dumps({**told, "peak_gib": peak()}), flush=True)
+        sys.stdin.readline()
+        self.cpu, self.wall = time.process_time(), time.perf_counter()
 
 
 def peak() -> float:
@@ -111,53 +120,88 @@ def peak() -> float:
 
 
 def play(asked: argparse.Namespace) -> None:
-    watch = Stopwatch(asked.folder.with_suffix(".timing"), asked.minutes)
-    real = RunFolder.save
-
-    def save(self: RunFolder, *args: Any) -> None:
-        started = time.perf_counter()
-        real(self, *args)
-        watch.saving = time.perf_counter() - started
-
-    RunFolder.save = save  # type: ignore[method-assign]
+    """One population, in this process."""
+    folder = asked.folder / str(asked.population)
     first = asked.population // asked.participants
-    algorithm = {
-        "FedRep": srpfl.FedRep(head_epochs=1, body_epochs=1),
-        "LGFedAvg": srpfl.LGFedAvg(epochs=1),
-    }[asked.algorithm]
+    if asked.part == "fill":
+        watch: Any = Fill(first, asked.minutes)
+    else:
+        watch = Turns()
+        real = RunFolder.save
+
+        def save(self: RunFolder, *args: Any) -> None:
+            started = time.perf_counter()
+            real(self, *args)
+            watch.saving = time.perf_counter() - started
+
+        RunFolder.save = save  # type: ignore[method-assign]
     srpfl.simulate(
         data=Slices(asked.population),
         model=srpfl.models.MLP(64, (64, 32), classes=10),
-        algorithm=algorithm,
+        algorithm=ALGORITHMS[asked.algorithm],
         participation=InTurn(sample=asked.participants, first=first),
         clock=srpfl.DynamicExponential(),
         rounds=first + asked.rounds,
         evaluate_at=[first + asked.rounds],
         evaluate_share=1000,
         engine="vectorised",
-        out=asked.folder,
-        resume=(asked.folder / "config.json").exists(),
+        out=folder,
+        resume=(folder / "config.json").exists(),
         watchers=[watch],
     )
 
 
-def result(asked: argparse.Namespace) -> dict[str, Any]:
-    lines = asked.folder.with_suffix(".timing").read_text().splitlines()
-    told = [json.loads(line) for line in lines]
-    first = asked.population // asked.participants
-    measured = [each for each in told if each.get("round", 0) > first + 1]
-    resumed = [each for each in told if each.get("begun", 0) > first]
-    files = list((asked.folder / "personal").iterdir())
+def child(asked: argparse.Namespace, population: int, part: str) -> Any:
+    told = [sys.executable, __file__, str(asked.folder), "--population", str(population)]
+    for name in ("participants", "rounds", "algorithm", "minutes"):
+        told += [f"--{name}", str(getattr(asked, name))]
+    return subprocess.Popen(
+        [*told, "--part", part], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def filled(asked: argparse.Namespace, population: int) -> bool:
+    """Let everyone take part once; whether all have."""
+    process = child(asked, population, "fill")
+    process.communicate()
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    rounds = asked.folder / str(population) / "rounds.jsonl"
+    return rounds.read_bytes().count(b"\n") >= population // asked.participants
+
+
+def in_turns(asked: argparse.Namespace) -> dict[int, list[dict[str, float]]]:
+    """What each population told, one after the other, round by round."""
+    told: dict[int, list[dict[str, float]]] = {asked.population: [], asked.small: []}
+    players = {population: child(asked, population, "turns") for population in told}
+    for population, player in players.items():  # both are there before either plays
+        told[population].append(json.loads(player.stdout.readline()))
+    for _ in range(asked.rounds):
+        for population, player in players.items():
+            player.stdin.write("go\n")
+            player.stdin.flush()
+            if not (line := player.stdout.readline()):
+                raise SystemExit("a run has ended early: is it over? then remove its folder")
+            told[population].append(json.loads(line))
+    for player in players.values():
+        player.communicate()
+    return told
+
+
+def result(asked: argparse.Namespace, population: int, told: list[dict[str, float]]) -> Any:
+    began, measured = told[0], told[1 + WARM :]
+    files = list((asked.folder / str(population) / "personal").iterdir())
+    saves = [each["save"] for each in measured]
     return {
-        "population": asked.population,
-        "participants": asked.participants,
         "rounds": len(measured),
-        "round_cpu_s": statistics.median(each["cpu"] for each in measured),
         "round_wall_s": statistics.median(each["wall"] for each in measured),
-        "checkpoint_s": statistics.median(each["save"] for each in measured),
-        "slowest_checkpoint_s": max(each["save"] for each in measured),
-        "resume_s": [each["seconds"] for each in resumed],
-        "peak_gib": max(each["peak"] for each in told),
+        "round_cpu_s": statistics.median(each["cpu"] for each in measured),
+        "mean_round_wall_s": statistics.fmean(each["wall"] for each in measured),
+        "mean_round_cpu_s": statistics.fmean(each["cpu"] for each in measured),
+        "checkpoint_s": statistics.median(saves),
+        "slowest_checkpoint_s": max(saves),
+        "resume_s": began["resume_s"],
+        "peak_gib": max(each["peak_gib"] for each in told),
         "files": len(files),
         "gib_on_disk": sum(file.stat().st_size for file in files) / 2**30,
     }
@@ -167,19 +211,34 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--population", type=int, default=1_000_000)
+    parser.add_argument("--small", type=int, default=10_000)
     parser.add_argument("--participants", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--algorithm", choices=["FedRep", "LGFedAvg"], default="FedRep")
-    parser.add_argument("--minutes", type=float, default=7.0)
+    parser.add_argument("--algorithm", choices=list(ALGORITHMS), default="FedRep")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--part", choices=["fill", "turns"])
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    asked.folder.parent.mkdir(parents=True, exist_ok=True)
-    try:
+    if asked.part:
         play(asked)
-    except TimeIsUp:
+        return
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    if not all(filled(asked, population) for population in (asked.population, asked.small)):
         print("time is up: call this again to go on")
-        raise SystemExit(75) from None
-    text = json.dumps(result(asked), indent=1)
+        raise SystemExit(75)
+    told = in_turns(asked)
+    rows = {population: result(asked, population, lines) for population, lines in told.items()}
+    large, small = rows[asked.population], rows[asked.small]
+    names = ("round_wall_s", "round_cpu_s", "mean_round_wall_s", "mean_round_cpu_s")
+    text = json.dumps(
+        {
+            "algorithm": asked.algorithm,
+            "participants": asked.participants,
+            "large_over_small": {name: large[name] / small[name] for name in names},
+            **{str(population): row for population, row in rows.items()},
+        },
+        indent=1,
+    )
     print(text)
     if asked.json:
         asked.json.write_text(text + "\n")

@@ -97,11 +97,14 @@ def test_a_run_on_four_nodes_equals_that_in_one_process(nodes: Any, tmp_path: Pa
     same(tiny.simulate(**CHOICES, engine="ray"), alone)
 
 
+TRAINING = {**CHOICES, "evaluate_every": 0}  # so that whoever hangs is training
+
+
 def played_while(deed: Callable[[int, str], None], data: Snag, **choices: Any) -> srpfl.Run:
     """A run during which something is done to the process that hangs in the middle of a round."""
     with ThreadPoolExecutor(1) as beside:
         done = beside.submit(lambda: deed(*caught(data.file)))
-        run = tiny.simulate(**{**CHOICES, **choices}, data=data, engine="ray")
+        run = tiny.simulate(**{**TRAINING, **choices}, data=data, engine="ray")
         done.result()
     return run
 
@@ -111,7 +114,7 @@ def test_a_worker_process_killed_in_mid_round_changes_nothing(
 ) -> None:
     snag = Snag(tmp_path / "hangs")
     run = played_while(lambda process, node: os.kill(process, signal.SIGKILL), snag)
-    same(run, tiny.simulate(**CHOICES))
+    same(run, tiny.simulate(**TRAINING))
     assert "another does its clients again" in capsys.readouterr().err
 
 
@@ -126,8 +129,8 @@ def test_a_node_lost_in_mid_round_changes_nothing_and_nobody_waits_for_it(
         [victim] = [each for each in nodes.worker_nodes if each._node_id == node]
         nodes.remove_node(victim, allow_graceful=False)
 
-    run = played_while(lose, snag, rounds=40, evaluate_every=0)
-    same(run, tiny.simulate(**{**CHOICES, "rounds": 40, "evaluate_every": 0}))
+    run = played_while(lose, snag, rounds=40)
+    same(run, tiny.simulate(**{**TRAINING, "rounds": 40}))
     assert len(nodes.list_all_nodes()) == 3
 
 
@@ -138,18 +141,22 @@ def test_a_run_that_lost_the_head_node_goes_on_in_another_cluster(tmp_path: Path
         "import sys, tiny, snag\n"
         "from pathlib import Path\n"
         "data = snag.Snag(Path(sys.argv[2]), clients_that_hang=(SLOW,))\n"
-        "tiny.simulate(engine='ray', rounds=5, evaluate_every=2, data=data, out=sys.argv[1],\n"
+        "tiny.simulate(engine='ray', rounds=5, evaluate_every=0, data=data, out=sys.argv[1],\n"
         "              resume=bool(sys.argv[3:]))\n"
     )
-    alone = tiny.simulate(**CHOICES, out=tmp_path / "alone")
-    new = set(alone.rounds[2].participants) - set(alone.rounds[1].participants)
-    told = [sys.executable, "-c", script.replace("SLOW", str(min(new))), str(folder), str(hangs)]
+    alone = tiny.simulate(**TRAINING, out=tmp_path / "alone")
+    slow, before = late_comer(alone)
+    told = [sys.executable, "-c", script.replace("SLOW", str(slow)), str(folder), str(hangs)]
     with own_cluster(tmp_path / "one") as (address, head):
         driver = subprocess.Popen(told, env=environment(address))
-        caught(hangs)
-        os.killpg(head.pid, signal.SIGKILL)
-        assert driver.wait(timeout=60) != 0
-    assert len(srpfl.Run.load(folder).rounds) == 2
+        try:
+            caught(hangs)
+            os.killpg(head.pid, signal.SIGKILL)
+            assert driver.wait(timeout=60) != 0
+        finally:
+            driver.kill()
+            driver.wait(timeout=10)
+    assert len(srpfl.Run.load(folder).rounds) == before
     with own_cluster(tmp_path / "two") as (address, _):
         subprocess.run([*told, "on"], env=environment(address), check=True, timeout=90)
     there = srpfl.Run.load(folder)
@@ -158,6 +165,17 @@ def test_a_run_that_lost_the_head_node_goes_on_in_another_cluster(tmp_path: Path
     shared, expected = there.export.shared, alone.export.shared
     for name in expected:
         torch.testing.assert_close(shared[name], expected[name], rtol=1e-4, atol=1e-6)
+
+
+def late_comer(run: srpfl.Run) -> tuple[int, int]:
+    """A client that takes part for the first time in the middle of a run, and the rounds before."""
+    seen = {0}  # which is looked at before any round
+    for record in run.rounds:
+        new = set(record.participants) - seen
+        if new and record.round > 2:
+            return min(new), record.round - 1
+        seen |= new
+    raise ValueError("all took part at once")
 
 
 @contextlib.contextmanager
@@ -203,6 +221,7 @@ def environment(address: str) -> dict[str, str]:
     folders = [str(Path(tiny.__file__).parent), os.environ.get("PYTHONPATH", "")]
     told = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
     told |= {"RAY_ADDRESS": address, "RAY_AUTH_MODE": "disabled"}
+    told |= {"RAY_gcs_rpc_server_reconnect_timeout_s": "5"}  # to a head node; a minute by default
     if not address:
         del told["RAY_ADDRESS"]
     return told

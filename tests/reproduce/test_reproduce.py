@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from srpfl.errors import ConfigError, RunFolderError
+from srpfl.errors import ConfigError, RunFolderError, SrpflError
 from srpfl.reproduce import TRAININGS, Panel, check, grid, train, write
-from srpfl.reproduce.grid import companions, evaluated, place
+from srpfl.reproduce.grid import evaluated, place
 from srpfl.reproduce.page import faults
 from srpfl.runs.folder import ROUNDS
 from srpfl.runs.run import Run
@@ -91,14 +91,6 @@ def test_runs_that_are_trained_together_are_those_trained_in_turn(
     assert train(panel, tmp_path, together=3)[1] == 0
 
 
-def test_only_runs_of_one_algorithm_are_companions() -> None:
-    panel = Panel("fig3", "digits", seeds=2)
-    missing = {place(Path(), "fig3", config): config for config in panel.configs()}
-    names = [folder.name for folder in companions(missing, 3)]
-    assert names == ["fedavg-seed0", "flanp-seed0", "fedavg-seed1"]
-    assert [folder.name for folder in companions(missing, 1)] == ["fedavg-seed0"]
-
-
 def test_a_run_that_fails_is_named_after_the_others_are_through(
     tmp_path: Path,
 ) -> None:
@@ -106,7 +98,7 @@ def test_a_run_that_fails_is_named_after_the_others_are_through(
     taken = place(tmp_path, "fig3", next(panel.configs()))
     taken.mkdir(parents=True)
     (taken / "notes.txt").write_text("this folder is used for something else")
-    with pytest.raises(RunFolderError, match="fedrep-seed0 is not empty"):
+    with pytest.raises(SrpflError, match="fedrep-seed0 is not empty"):
         train(panel, tmp_path, together=2)
     assert len(Run.load(taken.parent / "srpfl-seed0").rounds) == 2
 

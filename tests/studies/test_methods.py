@@ -75,7 +75,9 @@ def test_a_part_is_played_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     file = tmp_path / "out" / "digits.json"
     first = file.read_text()
     assert [each["policy"] for each in json.loads(first)] == ["everyone", "doubling", "auto"]
-    monkeypatch.setattr(study, "play_or_resume", None)  # nothing is left to play
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.jsonl")}
     study.main([*given, *folders])
     assert file.read_text() == first
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.jsonl")}
+    assert after == before
     assert file.with_suffix(".png").stat().st_size > 1000

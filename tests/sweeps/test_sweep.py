@@ -17,7 +17,10 @@ import srpfl
 from srpfl.errors import ConfigError, RunFolderError
 from srpfl.report import write_report
 from srpfl.runs.doctor import examine
+from srpfl.sweeps import places
+from srpfl.sweeps.live import shown
 from srpfl.sweeps.plan import planned
+from srpfl.sweeps.playing import play, shares_of
 
 COMMON = {"clients": 5, "rounds": 4, "model": "mlp", "per_client": 20, "evaluate_every": 2}
 GRID = {"method": ["fedavg", "fedrep", "srpfl"], "seed": [0, 1]}
@@ -55,6 +58,42 @@ def test_a_run_of_a_sweep_is_the_run_alone(tmp_path: Path) -> None:
     for row in done.rows:
         play(Config.of({**COMMON, **row.varied}), tmp_path / "alone" / row.folder.name)
         assert records(row.folder) == records(tmp_path / "alone" / row.folder.name)
+
+
+def test_runs_of_one_algorithm_share_a_worker_in_the_order_of_the_plan(tmp_path: Path) -> None:
+    methods = ["fedavg", "fedrep", "flanp", "srpfl"]
+    plan = [run for seed in (0, 1) for run in planned(tmp_path, grid={"method": methods},
+            runs=[{"seed": seed}])]  # fmt: skip
+    shares = [[run.folder.name for run in share] for share in shares_of(plan, 3)]
+    assert shares == [
+        ["fedavg-seed0", "flanp-seed0", "fedavg-seed1"],
+        ["fedrep-seed0", "srpfl-seed0", "fedrep-seed1"],
+        ["flanp-seed1"],
+        ["srpfl-seed1"],
+    ]
+    assert [share[0] for share in shares_of(plan, 1)] == plan
+
+
+def test_after_the_deadline_no_run_is_begun(tmp_path: Path) -> None:
+    plan = planned(tmp_path, grid=GRID, common=COMMON)
+    for on in ("turn", "processes"):
+        done = play(plan, tmp_path, on=on, deadline=0.0)
+        assert {row.state for row in done.rows} == {"waiting"}
+
+
+def test_a_table_says_what_is_played_where_while_it_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "GLANCE", 0.01)
+    tables: list[Any] = []
+    look = shown(lambda table, refresh: tables.append(table))
+    plan = planned(tmp_path, grid={"seed": [0]}, common={**COMMON, "rounds": 30})
+    assert play(plan, tmp_path, on="turn", watch=look).complete
+    busy = [table for table in tables if table.row_count]
+    assert busy
+    assert list(busy[0].columns[0].cells) == ["seed0"]
+    assert f"process {os.getpid()}" in next(iter(busy[-1].columns[2].cells))
+    assert "left" in str(busy[-1].title)
 
 
 def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ def reproduce(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     precision: Annotated[str, typer.Option(help="float32, tf32 or bfloat16")] = "float32",
     together: Annotated[int, typer.Option(help="runs of one algorithm to train as one cohort")] = 1,
+    on: Annotated[str, typer.Option(help="where runs are played: turn, processes or ray")] = "turn",
+    workers: Annotated[int | None, typer.Option(help="runs at a time, unless in turn")] = None,
     minutes: Annotated[
         float | None, typer.Option(help="begin no new run after this long; call again to continue")
     ] = None,
@@ -74,6 +76,8 @@ def reproduce(
     trained = _train(
         panels,
         out,
+        on=on,
+        workers=workers,
         together=together,
         deadline=None if minutes is None else started + 60 * minutes,
         data_dir=data_dir,
@@ -102,14 +106,11 @@ def reproduce(
 
 
 def _train(panels: list[Any], out: Path, **more: Any) -> int:
-    from srpfl.loop.progress import ProgressLine
     from srpfl.reproduce.grid import train
+    from srpfl.sweeps.live import live_table
 
-    trained = 0
-    with ProgressLine() as line:
-        for panel in panels:
-            trained += train(panel, out, watchers=lambda: [line.another()], **more)[1]
-    return trained
+    with live_table() as watch:
+        return sum(train(panel, out, watch=watch, **more)[1] for panel in panels)
 
 
 def _check(folder: Path) -> None:

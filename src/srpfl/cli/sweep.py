@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +12,6 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from srpfl.sweeps.plan import Planned
     from srpfl.sweeps.result import Sweep
 
 
@@ -45,17 +41,13 @@ def sweep(
       srpfl sweep study.toml --on ray --out runs/study
     """
     from rich.console import Console
-    from rich.live import Live
 
     from srpfl.sweeps import sweep as play
+    from srpfl.sweeps.live import live_table
 
     choices: Any = {"out": out, "on": on, "workers": workers, "together": together}
-    hidden = quiet or not sys.stderr.isatty()
-    if hidden:
-        done = play(study, **choices)
-    else:
-        with Live(console=Console(file=sys.stderr), auto_refresh=False, transient=True) as live:
-            done = play(study, **choices, watch=_shown(live.update))
+    with live_table(hidden=quiet) as watch:
+        done = play(study, **choices, watch=watch)
     if as_json:
         print(json.dumps(_told(done)))
     else:
@@ -89,51 +81,3 @@ def _summary(done: Sweep) -> Table:
             cells = [str(len(run.rounds)), value, f"{run.time():.1f}"]
         table.add_row(row.folder.name, row.state, *cells)
     return table
-
-
-def _shown(update: Callable[..., Any]) -> Callable[[Sequence[Planned]], None]:
-    """Keeps a table of what is played where, with the time left by the pace so far."""
-    began, rounds_before = time.monotonic(), -1
-
-    def look(plan: Sequence[Planned]) -> None:
-        nonlocal rounds_before
-        from rich.table import Table
-
-        from srpfl.runs.folder import RunFolder
-
-        played = [_rounds(run) for run in plan]
-        total = sum(run.rounds for run in plan)
-        if rounds_before < 0:
-            rounds_before = sum(played)
-        new, left = sum(played) - rounds_before, total - sum(played)
-        pace = (time.monotonic() - began) / new if new else None
-        clock = timedelta(seconds=round(pace * left)) if pace is not None else "-:--:--"
-        over = sum(count >= run.rounds for count, run in zip(played, plan, strict=True))
-        table = Table(title=f"{over} of {len(plan)} runs, {clock} left")
-        for column in ("run", "rounds", "where"):
-            table.add_column(column)
-        for count, run in zip(played, plan, strict=True):
-            if count < run.rounds and RunFolder(run.folder).in_use():
-                table.add_row(run.folder.name, f"{count} of {run.rounds}", _where(run))
-        update(table, refresh=True)
-
-    return look
-
-
-def _rounds(run: Planned) -> int:
-    from srpfl.runs.folder import ROUNDS
-
-    try:
-        return (run.folder / ROUNDS).read_bytes().count(b"\n")
-    except OSError:
-        return 0
-
-
-def _where(run: Planned) -> str:
-    from srpfl.sweeps.work import WORKER
-
-    try:
-        host, _, process = (run.folder / WORKER).read_text().strip().partition(" ")
-    except OSError:
-        return ""
-    return f"{host}, process {process}"

@@ -7,21 +7,18 @@ figure can grow over many sittings; C never retrains anything.
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from srpfl.errors import DivergedError, unknown
-from srpfl.loop.together import simulate_together
-from srpfl.loop.watchers import Watcher
+from srpfl.errors import SrpflError, unknown
 from srpfl.options.config import Config
-from srpfl.options.experiment import experiment
-from srpfl.options.methods import METHODS
-from srpfl.runs.files import write_text
 from srpfl.runs.folder import CONFIG, DIVERGED
 from srpfl.runs.run import Run
+from srpfl.sweeps.plan import Planned
+from srpfl.sweeps.playing import On, Watch, play
+from srpfl.sweeps.work import WORKER
 
 # Figure 3 of the paper, then the appendix's three in their order.
 FIGURES: dict[str, dict[str, Any]] = {
@@ -111,59 +108,38 @@ def train(
     panel: Panel,
     out: Path,
     *,
+    on: On = "turn",
+    workers: int | None = None,
     together: int = 1,
-    watchers: Callable[[], Sequence[Watcher]] = tuple,
+    watch: Watch | None = None,
     deadline: float | None = None,
     **more: Any,
 ) -> tuple[list[Run], int]:
     """All finished runs of a panel, and how many had to be trained (or finished) for it.
 
-    A run that diverges is a result too: its records end there, and it is not tried again.
-    Up to ``together`` missing runs are played at once, each with watchers of its own. After the
-    deadline (as of ``time.perf_counter``) no new run is begun.
+    What is missing is played as a sweep: in turn, on local processes or on Ray, up to ``together``
+    runs at once. A run that diverges is a result too: its records end there, and it is not tried
+    again. After the deadline (as of ``time.perf_counter``) no new run is begun.
     """
     configs = {place(out, panel.figure, config): config for config in panel.configs(**more)}
-    runs = {folder: finished(folder, config) for folder, config in configs.items()}
-    missing = {
-        folder: configs[folder]
-        for folder, run in runs.items()
-        if run is None and not (folder / DIVERGED).exists()
-    }
-    trained = 0
-    while missing and (deadline is None or time.perf_counter() <= deadline):
-        group = companions(missing, together)
-        outcomes = simulate_together(
-            [
-                {
-                    **experiment(missing.pop(folder)),
-                    "out": folder,
-                    "resume": (folder / CONFIG).exists(),
-                    "watchers": watchers(),
-                }
-                for folder in group
-            ]
-        )
-        for folder, outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, Run):
-                runs[folder] = outcome
-            elif isinstance(outcome, DivergedError):
-                advice = "delete this folder to try again"
-                write_text(folder / DIVERGED, f"{outcome}; {advice}\n")
-            else:
-                continue
-            drop_weights(folder)
-            trained += 1
-        for outcome in outcomes:
-            if isinstance(outcome, Exception) and not isinstance(outcome, DivergedError):
-                raise outcome
-    return [run for run in runs.values() if run is not None], trained
+    there = {folder for folder, config in configs.items() if over(folder, config)}
+    missing = [Planned(f, c, {}) for f, c in configs.items() if f not in there]
+    swept = play(
+        missing, out, on=on, workers=workers, together=together, watch=watch, deadline=deadline
+    )
+    ended = [row.folder for row in swept.rows if row.state in ("done", "diverged")]
+    for folder in ended:
+        drop_weights(folder)
+    errors = [row.error for row in swept.rows if row.state == "failed"]
+    if errors:
+        raise SrpflError(str(errors[0]))
+    runs = [finished(folder, config) for folder, config in configs.items()]
+    return [run for run in runs if run is not None], len(ended)
 
 
-def companions(missing: Mapping[Path, Config], most: int) -> list[Path]:
-    """The first of the missing runs, and others whose clients do the same work."""
-    algorithms = {folder: METHODS[config.method].algorithm for folder, config in missing.items()}
-    first = next(iter(algorithms.values()))
-    return [folder for folder, algorithm in algorithms.items() if algorithm is first][:most]
+def over(folder: Path, config: Config) -> bool:
+    """Whether nothing of a run is left to play."""
+    return (folder / DIVERGED).exists() or finished(folder, config) is not None
 
 
 def finished(folder: Path, config: Config) -> Run | None:
@@ -176,6 +152,8 @@ def finished(folder: Path, config: Config) -> Run | None:
 
 
 def drop_weights(folder: Path) -> None:
-    """Results are records; the weights of a finished run are not kept among them."""
+    """Results are records; the weights of a finished run are not kept among them, nor where it was
+    played."""
     for part in ("checkpoints", "personal"):
         shutil.rmtree(folder / part, ignore_errors=True)
+    (folder / WORKER).unlink(missing_ok=True)

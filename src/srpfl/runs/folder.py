@@ -324,7 +324,7 @@ class RunFolder:
             # Not emptied: it may be anybody's file of that name.
             handle = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o666)
             self._lock = ours_alone(open(handle, "r+"))  # noqa: SIM115
-            _lock(self._lock)
+            _lock(self._lock, tries=5)  # who looks whether it is in use has it for a moment
         except BlockingIOError:
             if self._lock is not None:
                 self._lock.close()
@@ -381,8 +381,16 @@ def round_off(seconds: float) -> float:
     return round(seconds, 3)
 
 
-def _lock(file: IO[str]) -> None:
-    if sys.platform != "win32":  # which has no such lock; there it is left to the user
-        import fcntl
+def _lock(file: IO[str], tries: int = 1) -> None:
+    if sys.platform == "win32":  # which has no such lock; there it is left to the user
+        return
+    import fcntl
 
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    for left in reversed(range(tries)):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not left:
+                raise
+            time.sleep(0.05)

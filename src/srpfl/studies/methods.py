@@ -16,16 +16,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from srpfl.errors import DivergedError, SrpflError, unknown
+from srpfl.errors import SrpflError, unknown
 from srpfl.options.config import Config
 from srpfl.options.methods import METHODS
-from srpfl.options.play import play_or_resume
 from srpfl.options.settings import Settings
-from srpfl.reproduce.grid import finished
+from srpfl.reproduce.grid import finished, over
 from srpfl.runs.files import write_text
 from srpfl.runs.run import Run
 from srpfl.studies.methods_page import draw, table
 from srpfl.studies.speeds import slowest_first
+from srpfl.sweeps.live import live_table
+from srpfl.sweeps.plan import Planned
+from srpfl.sweeps.playing import PLACES, play
 
 # A method that is another with a policy of its own is that other here; FedBN needs a model with
 # normalisation layers, and MOCHA linear ones (in a part of its own).
@@ -33,7 +35,6 @@ SPECIAL = ("fedbn", "mocha")
 ALL = tuple(name for name, m in METHODS.items() if m.twin is None and name not in SPECIAL)
 EVERYONE, DOUBLING, AUTO = "everyone", "doubling", "auto"
 LAST = 5  # final accuracy is the mean of the last so many evaluations
-DIVERGED = "diverged.txt"  # in the folder of a run whose loss became NaN
 
 
 @dataclass(frozen=True)
@@ -96,26 +97,45 @@ PARTS = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Cell:
+    """A run of the study: a policy that does not look at C has one run for all C."""
+
+    method: str
+    seed: int
+    policy: str
+    cost: float | None
+    run: Planned
+
+
 def study(
-    name: str, runs: Path, *, methods: Sequence[str], seeds: Sequence[int], options: Settings
+    name: str,
+    runs: Path,
+    *,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    options: Settings,
+    **how: Any,
 ) -> list[dict[str, Any]]:
-    """Train what the folder does not hold yet; a row for each method, policy and C."""
+    """Play what the folder does not hold yet as a sweep; a row for each method, policy and C."""
     part = PARTS[name]
-    rows = []
-    for method in methods:
-        for seed in seeds:
-            twin: Run | None = None
-            for policy, cost, run in _played(name, runs, method, seed, options):
-                twin = run if policy == EVERYONE and run else twin
-                costs = part.communications if cost is None else (cost,)
-                rows += [_row(part, method, seed, policy, c, run, twin) for c in costs]
+    cells = [c for m in methods for seed in seeds for c in _cells(name, runs, m, seed, options)]
+    missing = [cell.run for cell in cells if not over(cell.run.folder, cell.run.config)]
+    for row in play(missing, runs / name, **how).rows:
+        if row.state == "failed":
+            raise SrpflError(str(row.error))
+    rows, twins = [], dict[tuple[str, int], Run | None]()
+    for cell in cells:
+        run = finished(cell.run.folder, cell.run.config)
+        if cell.policy == EVERYONE:
+            twins[cell.method, cell.seed] = run
+        costs = part.communications if cell.cost is None else (cell.cost,)
+        twin = twins.get((cell.method, cell.seed))
+        rows += [_row(part, cell.method, cell.seed, cell.policy, c, run, twin) for c in costs]
     return rows
 
 
-def _played(
-    name: str, runs: Path, method: str, seed: int, options: Settings
-) -> Iterator[tuple[str, float | None, Run | None]]:
-    """The runs of one method and seed: a policy that does not look at C has one run for all C."""
+def _cells(name: str, runs: Path, method: str, seed: int, options: Settings) -> Iterator[Cell]:
     part = PARTS[name]
     usual: dict[str, Any] = {"evaluate_every": 1, "checkpoint_every": 10}
     usual |= {**part.options, **part.special.get(method, {}), **options}
@@ -124,18 +144,8 @@ def _played(
             own = {"method": method, "seed": seed, "participation": policy}
             config = Config.of({**usual, **own, "communication": cost or 0.0}, source=name)
             label = policy if cost is None else f"{policy}-C{cost:g}"
-            yield policy, cost, _run(config, runs / name / method / f"{label}-seed{seed}")
-
-
-def _run(config: Config, folder: Path) -> Run | None:
-    """The run, or nothing if it diverges."""
-    if (folder / DIVERGED).exists():
-        return None
-    try:
-        return finished(folder, config) or play_or_resume(config, folder)
-    except DivergedError as error:
-        write_text(folder / DIVERGED, f"{error}\n")
-        return None
+            folder = runs / name / method / f"{label}-seed{seed}"
+            yield Cell(method, seed, policy, cost, Planned(folder, config, own))
 
 
 def _row(
@@ -186,6 +196,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--data-dir")
+    parser.add_argument("--on", choices=list(PLACES), default="turn", help="where runs are played")
+    parser.add_argument("--workers", type=int, help="runs at a time, unless in turn")
+    parser.add_argument("--together", type=int, default=1, help="runs that share a worker")
     given = parser.parse_args(arguments)
     try:
         methods = given.only or PARTS[given.part].methods
@@ -194,9 +207,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise unknown("method", method, PARTS[given.part].methods)
         options = {"device": given.device, "engine": given.engine, "data_dir": given.data_dir}
         file = given.out / f"{given.part}.json"
+        how = {"on": given.on, "workers": given.workers, "together": given.together}
         for method in methods:  # what is done is kept
-            rows = study(given.part, given.runs, methods=[method], seeds=given.seeds,
-                         options=options)  # fmt: skip
+            with live_table() as watch:
+                rows = study(given.part, given.runs, methods=[method], seeds=given.seeds,
+                             options=options, watch=watch, **how)  # fmt: skip
             held = json.loads(file.read_text()) if file.exists() else []
             rows = merged(held, rows)
             file.parent.mkdir(parents=True, exist_ok=True)

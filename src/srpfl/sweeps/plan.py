@@ -11,12 +11,11 @@ from typing import Any
 
 from srpfl.errors import ConfigError, RunFolderError, shown, unknown
 from srpfl.options.config import Config
-from srpfl.runs.folder import CONFIG, RunFolder
+from srpfl.runs.folder import CONFIG, DIVERGED, RunFolder
 from srpfl.runs.names import file_name
 from srpfl.runs.results import Results
 
 PARTS = ("common", "grid", "runs", "out")
-DIVERGED = "diverged.txt"  # in the folder of a run whose loss became NaN: what happened
 MOST = 100_000  # runs of one sweep
 
 Options = Mapping[str, Any]

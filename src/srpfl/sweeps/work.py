@@ -15,8 +15,7 @@ from srpfl.loop.together import simulate_together
 from srpfl.options.config import Config
 from srpfl.options.experiment import experiment
 from srpfl.runs.files import write_text
-from srpfl.runs.folder import CONFIG
-from srpfl.sweeps.plan import DIVERGED
+from srpfl.runs.folder import CONFIG, DIVERGED
 
 WORKER = ".worker"  # in a run's folder: where it is played
 
@@ -44,7 +43,7 @@ def _prepared(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / WORKER, f"{socket.gethostname()} {os.getpid()}\n")
     resume = (folder / CONFIG).exists()
-    return {**experiment(Config(**options)), "out": folder, "resume": resume}
+    return {**experiment(Config(**options)), "out": folder, "resume": resume, "progress": False}
 
 
 def _together(runs: Sequence[dict[str, Any]]) -> Sequence[Any]:
