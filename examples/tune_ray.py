@@ -11,6 +11,7 @@ from typing import Any
 
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
+from ray.tune.search.basic_variant import BasicVariantGenerator
 
 import srpfl
 from srpfl.engine.cluster import connected
@@ -43,6 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--trials", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--at-once", type=int, default=0, help="trials; 0: as many as fit")
     asked = parser.parse_args()
     connected()
     with tempfile.TemporaryDirectory() as folder:
@@ -53,12 +55,18 @@ def main() -> None:
                 metric="accuracy",
                 mode="max",
                 num_samples=asked.trials,
+                search_alg=BasicVariantGenerator(random_state=0, max_concurrent=asked.at_once),
                 scheduler=ASHAScheduler(time_attr="round", max_t=asked.rounds, grace_period=2),
             ),
             run_config=tune.RunConfig(storage_path=folder, verbose=0),
         )
-        best = tuner.fit().get_best_result()
-        print(f"best accuracy {best.metrics['accuracy']:.3f} at lr {best.config['lr']:.4f}")
+        found = tuner.fit()
+        best = found.get_best_result()
+        early = sum(result.metrics["round"] < asked.rounds for result in found)
+        print(
+            f"best accuracy {best.metrics['accuracy']:.3f} at lr {best.config['lr']:.4f}; "
+            f"{early} stopped early"
+        )
 
 
 if __name__ == "__main__":

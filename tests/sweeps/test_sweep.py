@@ -15,6 +15,8 @@ import pytest
 
 import srpfl
 from srpfl.errors import ConfigError, RunFolderError
+from srpfl.options.config import Config
+from srpfl.options.play import play as play_alone
 from srpfl.report import write_report
 from srpfl.runs.doctor import examine
 from srpfl.sweeps import places
@@ -51,12 +53,9 @@ def test_every_combination_is_played_once_and_what_is_there_is_left_alone(tmp_pa
 
 
 def test_a_run_of_a_sweep_is_the_run_alone(tmp_path: Path) -> None:
-    from srpfl.options.config import Config
-    from srpfl.options.play import play
-
     done = srpfl.sweep(grid=GRID, common=COMMON, out=tmp_path / "runs", on="turn", together=2)
     for row in done.rows:
-        play(Config.of({**COMMON, **row.varied}), tmp_path / "alone" / row.folder.name)
+        play_alone(Config.of({**COMMON, **row.varied}), tmp_path / "alone" / row.folder.name)
         assert records(row.folder) == records(tmp_path / "alone" / row.folder.name)
 
 
@@ -141,40 +140,74 @@ evaluate_every = 5
 [grid]
 method = ["fedavg", "fedrep", "srpfl"]
 seed = {seeds}
-
-[[runs]]
-lr = 0.01
-[[runs]]
-lr = 0.02
+lr = {rates}
 """
+COMMAND = [sys.executable, "-c", "import srpfl.cli; srpfl.cli.main()", "sweep"]
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_a_sweep_ends_with_every_run_whole(tmp_path: Path) -> None:
+def test_killed_three_times_a_sweep_of_sixty_runs_ends_with_every_run_whole(tmp_path: Path) -> None:
     """The sweep itself and all its workers at once, by kill -9."""
-    study, out = tmp_path / "study.toml", tmp_path / "runs"
-    study.write_text(STUDY.format(rounds=30, seeds=[0, 1]))
-    code = "import srpfl.cli; srpfl.cli.main()"
-    told = [sys.executable, "-c", code, "sweep", str(study), "--out", str(out), "--json"]
-    for kill in range(2):
+    study, out, rates = tmp_path / "study.toml", tmp_path / "runs", [0.005, 0.01, 0.02, 0.05]
+    study.write_text(STUDY.format(rounds=5, seeds=[0, 1, 2, 3, 4], rates=rates))
+    told = [*COMMAND, str(study), "--out", str(out), "--json"]
+    for kill in range(3):
         process = subprocess.Popen(told, stdout=subprocess.DEVNULL, start_new_session=True)
-        wanted, limit = 25 * (kill + 1), time.monotonic() + 60
-        while rounds_in(out) < wanted and time.monotonic() < limit and process.poll() is None:
-            time.sleep(0.05)
+        limit = time.monotonic() + 300
+        while rounds_in(out) < 70 * (kill + 1) and time.monotonic() < limit:
+            time.sleep(0.02)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(timeout=10)
-    before = {path.parent: path.read_bytes() for path in out.rglob("rounds.jsonl")}
-    done = subprocess.run(told, capture_output=True, text=True, timeout=120)
-    assert json.loads(done.stdout)["complete"], done.stderr
-    plan = planned(out, grid={"method": ["fedavg", "fedrep", "srpfl"], "seed": [0, 1]},
-                   runs=[{"lr": 0.01}, {"lr": 0.02}])  # fmt: skip
-    assert len(plan) == 12
-    for run in plan:
-        assert len(srpfl.Run.load(run.folder).rounds) == 30
-        assert examine(run.folder).whole
-    for folder, lines in before.items():  # what was played stays, but for half a line
-        whole = lines[: lines.rfind(b"\n") + 1]
-        assert (folder / "rounds.jsonl").read_bytes().startswith(whole)
+        assert 70 * (kill + 1) <= rounds_in(out) < 300
+    done = subprocess.run(told, capture_output=True, text=True, timeout=600)
+    table = json.loads(done.stdout)
+    assert table["complete"], done.stderr
+    assert len(table["runs"]) == len(list(out.iterdir())) == 60
+    for row in table["runs"]:
+        folder = Path(row["folder"])
+        assert (row["state"], examine(folder).whole) == ("done", True)
+        assert [record.round for record in srpfl.Run.load(folder).rounds] == [1, 2, 3, 4, 5]
+        # What took how long is written when a round is saved: none of these was played again.
+        played = [json.loads(line)["round"] for line in lines_of(folder)]
+        assert len(played) == len(set(played))
+    swept = srpfl.sweep(study, out=out)  # nothing is left to play
+    frame = swept.to_pandas()
+    assert frame.groupby(["method", "lr"]).size().tolist() == [5] * 12
+    assert frame["value"].tolist() == [run.scores[-1].value for run in swept.runs]
+    for row in swept.rows[::20]:  # as if nobody had been killed
+        common = {"clients": 5, "per_client": 20, "rounds": 5, "model": "mlp", "evaluate_every": 5}
+        play_alone(Config.of({**common, **row.varied}), tmp_path / "alone" / row.folder.name)
+        assert records(row.folder) == records(tmp_path / "alone" / row.folder.name)
+    rows = swept.compare().rows  # a row for each method and rate, over all its seeds
+    assert [row.seeds for row in rows] == [[0, 1, 2, 3, 4]] * 12
+    page = write_report(swept.runs, tmp_path / "report.html").read_text()
+    assert all(method in page for method in ("fedavg", "fedrep", "srpfl"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray has many of its own
+def test_a_sweep_on_ray_is_that_in_turn_also_if_a_worker_is_killed(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.format(rounds=8, seeds=[0], rates=[0.01, 0.02]))
+    told = [*COMMAND, str(study), "--json", "--workers", "2"]
+    out = tmp_path / "ray"
+    process = subprocess.Popen(
+        [*told, "--out", str(out), "--on", "ray"], stdout=subprocess.PIPE, text=True
+    )
+    limit = time.monotonic() + 120
+    while rounds_in(out) < 4 and time.monotonic() < limit and process.poll() is None:
+        time.sleep(0.02)
+    os.kill(int(next(out.rglob(".worker")).read_text().split()[1]), signal.SIGKILL)
+    said, _ = process.communicate(timeout=200)
+    assert json.loads(said)["complete"]
+    turn = srpfl.sweep(study, out=tmp_path / "turn", on="turn")
+    for row in turn.rows:
+        assert records(row.folder) == records(out / row.folder.name)
+
+
+def lines_of(folder: Path) -> list[str]:
+    return (folder / "timing.jsonl").read_text().splitlines()
 
 
 def rounds_in(out: Path) -> int:
@@ -184,9 +217,8 @@ def rounds_in(out: Path) -> int:
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_workers_end_with_the_sweep(tmp_path: Path) -> None:
     study, out = tmp_path / "study.toml", tmp_path / "runs"
-    study.write_text(STUDY.format(rounds=40, seeds=[0]))
-    code = "import srpfl.cli; srpfl.cli.main()"
-    told = [sys.executable, "-c", code, "sweep", str(study), "--out", str(out), "--json"]
+    study.write_text(STUDY.format(rounds=40, seeds=[0], rates=[0.01, 0.02]))
+    told = [*COMMAND, str(study), "--out", str(out), "--json"]
     process = subprocess.Popen([*told, "--workers", "1"], stdout=subprocess.PIPE, text=True)
     limit = time.monotonic() + 60
     while rounds_in(out) < 10 and time.monotonic() < limit:

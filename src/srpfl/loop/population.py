@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from srpfl.clock.base import Clock, FloatArray, IntArray, Work
+from srpfl.clock.base import Clock, ComesAndGoes, FloatArray, IntArray, Work
 from srpfl.clock.checks import communication_of, stays_of, times_of
 from srpfl.core.plan import Plan, cut
 from srpfl.core.slots import packed, unpacked
@@ -66,7 +66,8 @@ class VirtualTransport:
         """Who can be reached: a simulated client drops its work when nobody waits for it. If there
         is nobody, the round waits for the first who comes."""
         self._waited = 0.0
-        everyone = np.arange(self.population)
+        # Whoever is always there needs no list: there may be millions of them.
+        everyone = np.arange(self.population if isinstance(self.clock, ComesAndGoes) else 0)
         stays = stays_of(self.clock, self.seed, everyone, self.population, now)
         if stays is None:
             return range(self.population)
