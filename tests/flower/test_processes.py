@@ -29,8 +29,8 @@ def flower(tmp_path: Path) -> Iterator[LocalFlower]:
     assert running.pids() == []
 
 
-def test_first_n_goes_on_without_the_slow(flower: LocalFlower, tmp_path: Path) -> None:
-    options = {**DIGITS, "method": "srpfl", "participation": "first", "first": 2}
+def test_srpfl_goes_on_without_the_slow(flower: LocalFlower, tmp_path: Path) -> None:
+    options = {**DIGITS, "method": "srpfl", "schedule": "2x9"}
     # The evaluation at the end waits for the straggler, and so sees its late answer come.
     rounds = {"rounds": 2, "evaluate_every": 2}
     trial = Trial(flower, tmp_path, {**options, **rounds}, PATIENCE)
@@ -48,7 +48,7 @@ def test_first_n_goes_on_without_the_slow(flower: LocalFlower, tmp_path: Path) -
 
 
 def test_a_late_answer_is_kept_with_its_age(flower: LocalFlower, tmp_path: Path) -> None:
-    """What first n drops above, FedBuff counts when it comes."""
+    """What SRPFL drops above, FedBuff counts when it comes."""
     options = {**DIGITS, "method": "fedrep", "participation": "fedbuff"}
     rounds = {"rounds": 400, "evaluate_every": 0, "set": ["participation.k=2"]}
     trial = Trial(flower, tmp_path, {**options, **rounds}, PATIENCE)
@@ -68,6 +68,38 @@ def test_a_late_answer_is_kept_with_its_age(flower: LocalFlower, tmp_path: Path)
     until(lambda: bool(slow()), LIMIT, "the slow node's answer to count")
     assert slow()[0] > 0
     assert not trial.events("late")
+
+
+def test_nodes_come_and_go_while_late_answers_are_kept(flower: LocalFlower, tmp_path: Path) -> None:
+    """A node that comes later is asked, one that is killed at work is lost and frees its place, and
+    counts again when it is back."""
+    options = {**DIGITS, "method": "fedrep", "participation": "fedbuff", "evaluate_every": 0}
+    trial = Trial(
+        flower, tmp_path, {**options, "rounds": 5000, "set": ["participation.k=1"]}, PATIENCE
+    )
+
+    def counted(client: int, since: int = 0) -> bool:
+        return any(client in record.participants for record in trial.rounds()[since:])
+
+    def lost(client: int) -> list[int]:
+        return [record.round for record in trial.rounds() if client in record.lost]
+
+    trial.join(0)
+    trial.join(1)
+    trial.submit()
+    until(lambda: counted(0) and counted(1), LIMIT, "the first two nodes to count")
+    trial.join(2)
+    until(lambda: counted(2), LIMIT, "the node that came later to count")
+    until(lambda: bool(trial.working(0)), LIMIT, "node 0 to be at work")
+    flower.kill_node("node-0", signal.SIGKILL)
+    until(lambda: bool(lost(0)), LIMIT, "the loss of the killed node")
+    [round] = lost(0)
+    trial.join(0)
+    until(lambda: counted(0, since=round), LIMIT, "the node that is back to count")
+    records = trial.rounds()
+    asked = sum(record.asked for record in records)
+    ended = sum(len(r.participants) + len(r.late) + len(r.lost) for r in records)
+    assert 0 <= asked - ended <= 3  # those at work
 
 
 def test_a_killed_node_is_done_without_and_comes_back_with_its_head(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -106,9 +107,9 @@ def test_power_of_choice_takes_the_highest_losses_and_the_unheard_first() -> Non
 
 def test_oort_without_exploitation_is_uniform_sampling() -> None:
     policy = Oort(sample=4, exploration=1.0, decay=1.0)
-    seen = {str(client): fact(loss=client, time=1.0) for client in range(20)}
-    memory = {**policy.begin(20), "seen": seen, "round": 9}
-    for seed in range(5):
+    for heard, seed in itertools.product((0, 10, 20), range(5)):
+        seen = {str(client): fact(loss=client, time=1.0) for client in range(heard)}
+        memory = {**policy.begin(20), "seen": seen, "round": 9}
         uniform = choose(srpfl.Everyone(), {}, 4, range(20), seed)
         assert choose(policy, memory, 4, range(20), seed) == uniform
 
