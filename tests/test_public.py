@@ -47,6 +47,12 @@ def test_a_name_is_the_same_at_run_time_and_for_type_checkers() -> None:
     assert set(srpfl.__all__) <= set(dir(srpfl))
 
 
+def test_the_version_is_the_same_wherever_a_release_says_it() -> None:
+    root = Path(__file__).parents[1]
+    assert f"\nversion: {srpfl.__version__}\n" in (root / "CITATION.cff").read_text()
+    assert f"\n## {srpfl.__version__}\n" in (root / "CHANGELOG.md").read_text()
+
+
 def test_importing_srpfl_imports_nothing_heavy() -> None:
     script = f"import sys, srpfl; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run(

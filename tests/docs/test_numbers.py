@@ -46,6 +46,19 @@ def test_the_readme_says_how_the_gain_depends_on_the_target() -> None:
     assert told + f"{sixty:.1f} at 60, {last:.1f} at 120." in readme
 
 
+def test_what_is_said_of_the_digits_slow_clients_is_on_record() -> None:
+    folder = ROOT / "results" / "digits"
+    rows = {r["method"]: r for r in json.loads((folder / "compare.json").read_text())["rows"]}
+    page = (folder / "README.md").read_text()
+    names = ("final", "slower_half", "slowest_tenth", "worst_tenth")
+    for method, row in rows.items():
+        assert len(row["seeds"]) == 5
+        assert f"| {method} | {' | '.join(f'{100 * row[n]:.1f} %' for n in names)} |" in page
+    gap = 100 * (rows["fedrep"]["slower_half"] - rows["srpfl"]["slower_half"])
+    for text in (page, (ROOT / "README.md").read_text(), (ROOT / "results/README.md").read_text()):
+        assert f"{gap:.1f} points below" in " ".join(text.split())
+
+
 @pytest.mark.slow
 def test_the_results_follow_from_their_records(tmp_path: Path) -> None:
     from srpfl.reproduce.page import build, diverged, faults, read

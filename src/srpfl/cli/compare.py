@@ -229,9 +229,9 @@ def _behind(result: Comparison, metric: Metric) -> Table:
 
     table = Table(title=f"{metric.title} of some clients", title_justify="left")
     table.add_column("method", overflow="fold")
-    for name in ("slowest\ntenth", "worst\ntenth", "never\nheard"):
+    for name in ("slower\nhalf", "slowest\ntenth", "worst\ntenth", "never\nheard"):
         table.add_column(name, justify="right")
     for row in result.rows:
-        values = (row.slowest_tenth, row.worst_tenth, row.never_heard)
+        values = (row.slower_half, row.slowest_tenth, row.worst_tenth, row.never_heard)
         table.add_row(row.method, *("-" if v is None else metric.shown(v) for v in values))
     return table

@@ -65,7 +65,8 @@ def halves(run: Results) -> tuple[float | None, float | None]:
 class Fairness:
     """Values of the metric at the last evaluation; None where nobody was tested."""
 
-    slowest: float | None  # tenth of the clients, by mean time
+    slower: float | None  # half of the clients, by mean time
+    slowest: float | None  # tenth of them
     worst: float | None  # tenth of the clients, by value
     heard: float | None  # of those whose answers counted at least once
     unheard: float | None  # of those who were never waited for
@@ -80,6 +81,7 @@ def fairness(run: Results) -> Fairness:
         tested, key=lambda row: row.value or 0.0, reverse=not run.higher_is_better
     )  # fmt: skip
     return Fairness(
+        slower=_together(run, rows[len(rows) - len(rows) // 2 :]),
         slowest=_together(run, [row for row in rows if row.time is not None][-tenth:]),
         worst=_together(run, by_value[:tenth]),
         heard=_together(run, [row for row in rows if row.counted]),

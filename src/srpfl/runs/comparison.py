@@ -32,6 +32,7 @@ class Row:
     speedup_spread: dict[float, float | None]
     break_even: float | None  # the C up to which it is faster than the baseline
     # Values of the metric at the end, means over seeds; None: there is no such client.
+    slower_half: float | None
     slowest_tenth: float | None
     worst_tenth: float | None
     never_heard: float | None
@@ -139,6 +140,7 @@ def _row(
         speedup={c: each.speedup if each else None for c, each in gained.items()},
         speedup_spread={c: each.spread if each else None for c, each in gained.items()},
         break_even=break_even(theirs_there or [], there or []) if comparable else None,
+        slower_half=_mean(each.slower for each in behind),
         slowest_tenth=_mean(each.slowest for each in behind),
         worst_tenth=_mean(each.worst for each in behind),
         never_heard=_mean(each.unheard for each in behind),
