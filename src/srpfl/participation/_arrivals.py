@@ -46,6 +46,11 @@ class Arrivals:
             before = now
         return Arrivals(self.asked, self.ranks, gaps, rounds)
 
+    @property
+    def seen(self) -> int:
+        """The most answers that were ever waited for, among the ranks."""
+        return self.ranks[len(self.gaps) - 1] if self.gaps else 0
+
     def wait_for(self, n: int) -> float:
         """The time until n answers are there, n being one of the ranks: a mean or a guess."""
         place = self.ranks.index(n)

@@ -14,8 +14,9 @@ drowns them, and near the floor the model's own error is made of the noise that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -34,14 +35,17 @@ Vector = NDArray[np.float64]
 SKETCH = 256  # numbers kept of a vector; inner products are then right to 1/√256 of the lengths
 STACKED = 2**24  # numbers of stacked answers held at once
 
-# Before there is evidence: a tenth of the way per round. It weighs as much as so many rounds.
-USUAL_PULL, USUAL_WEIGHT = 0.1, 100.0
-LEAST_PULL, MOST_PULL = 0.06, 0.5
-COMPARED = 100  # rounds over which updates are compared with the next: the pull changes slowly
+# Before there is evidence: a tenth of the way per round. It weighs as much as positions that differ
+# by the noise of so many answers do.
+USUAL_PULL, USUAL_WEIGHT = 0.1, 3.0
+MOST_PULL = 0.9
+UNSEEN = 10  # a pull below one over the rounds so far, and these, has not shown itself yet
+TINY = 1e-200  # where updates have no length
 FEW = 5.0  # the rounds that it takes to believe that differences last
-
-# Less persistence than this cannot be told from chance within a memory of some tens of rounds.
-CHANCE = 0.2
+CHANCE = 0.2  # less than this cannot be told from chance within some tens of rounds
+COMPARED = 20  # rounds over which updates are compared with the next
+FEEDBACK = 0.25  # the part of the noise's feedback that is taken off the slope
+EXACT = 1e-6  # answers are not believed more closely than this, in squared lengths of an update
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,21 @@ class Glance:
 
 @dataclass(frozen=True)
 class Signal:
-    """What is remembered of all rounds: sums that forget, and the last round. JSON values."""
+    """What is remembered of all rounds: sums that forget. JSON values.
 
-    weight: float = 0.0  # Σ n
-    update: Sequence[float] = ()  # Σ n·u
-    position: Sequence[float] = ()  # Σ n·x
-    noise: float = 0.0  # Σ (n − 1)·variance of the answers
+    A round weighs w = n / (its answers' variance): what is known from it, next to its noise.
+    """
+
+    rounds: int = 0
+    weight: float = 0.0  # Σ w
+    update: Sequence[float] = ()  # Σ w·u
+    position: Sequence[float] = ()  # Σ w·x
+    turned: float = 0.0  # Σ w·⟨u, x⟩
+    length: float = 0.0  # Σ w·‖x‖²
+    carried: float = 0.0  # what all past noise still is of the position, in rounds
+    feedback: float = 0.0  # Σ w·carried
+    noise: float = 0.0  # Σ (n − 1)·ln variance of the answers
     freedom: float = 0.0  # Σ (n − 1)
-    kept: float = 0.0  # Σ of what is left of the last round's update, and of the update itself:
-    moved: float = 0.0  # their ratio is 1 − α
     changed: float = 0.0  # Σ noise seen from one round to the next, over noise among the answers
     repeats: float = 0.0  # the rounds in which it was seen
     last: Sequence[float] = ()  # the last round's u
@@ -74,56 +84,46 @@ class Signal:
         """What is remembered after one more round.
 
         ``memory`` is in units of 1/α rounds, in which the model forgets where it was: sightings
-        from long before that are sound only if the pull is the same in all directions.
+        from long before that are sound only if the pull is the same in all directions. Noise falls
+        with the distance, twice as fast as that, so only a short past speaks for it.
         """
-        keep, n = 1 - self.pull / memory, glance.answers
-        freedom = n - 1 if glance.spread is not None else 0
-        grown = replace(
-            self,
-            weight=keep * self.weight + n,
-            update=_plus(self.update, keep, n, glance.update),
-            position=_plus(self.position, keep, n, glance.position),
-            noise=keep * self.noise + freedom * (glance.spread or 0.0),
-            freedom=keep * self.freedom + freedom,
-            last=glance.update.tolist(),
-            last_answers=n,
+        pull, x, u = self.pull, glance.position, glance.update
+        keep, recent = 1 - pull / memory, max(0.0, 1 - 4 * pull)
+        freedom = 0 if glance.spread is None else glance.answers - 1
+        size = float(u @ u)
+        spread = glance.spread if glance.spread is not None else self.variance or size
+        spread = max(spread, EXACT * size, TINY)
+        weight = glance.answers / spread
+        return Signal(
+            rounds=self.rounds + 1,
+            weight=keep * self.weight + weight,
+            update=_plus(self.update, keep, weight, u),
+            position=_plus(self.position, keep, weight, x),
+            turned=keep * self.turned + weight * float(u @ x),
+            length=keep * self.length + weight * float(x @ x),
+            feedback=keep * self.feedback + weight * self.carried,
+            carried=1 + (1 - pull) * self.carried,
+            noise=recent * self.noise + freedom * math.log(spread),
+            freedom=recent * self.freedom + freedom,
+            **self._changes(glance, spread),
+            last=u.tolist(),
+            last_answers=glance.answers,
         )
-        return grown._compared(np.asarray(self.last), self.last_answers)
 
-    def _compared(self, before: Vector, answers: int) -> Signal:
-        """With the last two updates compared: E⟨u_t, u_t+1⟩ = (1 − α)·E‖u_t‖² − noise / n_t."""
-        if not answers or not self.freedom:
-            return self
-        now, length, noise = np.asarray(self.last), float(before @ before), self.variance
-        scale = length + noise / answers
-        if not scale:
-            return self
-        keep, left = 1 - 1 / COMPARED, float(before @ now) + self.fresh / answers
-        grown = replace(
-            self,
-            kept=keep * self.kept + left / scale,
-            moved=keep * self.moved + length / scale,
-        )
-        if answers != self.last_answers or not noise:
-            return grown
-        # u_t+1 − (1 − α) u_t holds the noise of the two rounds and nothing else.
-        step = now - (1 - grown.pull) * before
-        return replace(
-            grown,
-            changed=keep * self.changed + float(step @ step) * answers / (2 * noise),
-            repeats=keep * self.repeats + 1,
-        )
+    def _changes(self, glance: Glance, spread: float) -> dict[str, float]:
+        """u_t+1 − (1 − α) u_t holds the noise of the two rounds and nothing else."""
+        if glance.answers != self.last_answers or glance.spread is None:
+            return {"changed": self.changed, "repeats": self.repeats}
+        keep, left = 1 - 1 / COMPARED, 1 - self.pull
+        step = glance.update - left * np.asarray(self.last)
+        fresh = float(step @ step) * glance.answers / ((1 + left**2) * spread)
+        return {"changed": keep * self.changed + fresh, "repeats": keep * self.repeats + 1}
 
     @property
     def variance(self) -> float:
-        """How far a single answer is from the mean of all, squared."""
-        return self.noise / self.freedom if self.freedom else 0.0
-
-    @property
-    def pull(self) -> float:
-        """α: the part of its distance that the model loses in a round."""
-        left = (self.kept + USUAL_WEIGHT * (1 - USUAL_PULL)) / (self.moved + USUAL_WEIGHT)
-        return min(MOST_PULL, max(LEAST_PULL, 1 - left))
+        """How far a single answer is from the mean of all, squared: the geometric mean of late, so
+        that a round with one wild answer does not decide."""
+        return math.exp(self.noise / self.freedom) if self.freedom else 0.0
 
     @property
     def persistence(self) -> float:
@@ -136,15 +136,27 @@ class Signal:
         return max(0.0, seen - CHANCE) / (1 - CHANCE)
 
     @property
-    def fresh(self) -> float:
-        """The part of the variance that is drawn again in every round."""
-        return (1 - self.persistence) * self.variance
+    def pull(self) -> float:
+        """α: the part of its distance that the model loses in a round.
+
+        It is the slope of updates over positions. Noise moves the later positions too, against
+        which it is held, so the slope is steeper than the pull: a part of that is taken off. All
+        of it would leave too little in the end, and a pull too small keeps n small for ever.
+        """
+        if not self.weight:
+            return USUAL_PULL
+        at, u = np.asarray(self.position), np.asarray(self.update)
+        moved = max(0.0, self.length - float(at @ at) / self.weight)
+        against = float(u @ at) / self.weight - self.turned
+        fed = FEEDBACK * self.feedback / self.weight
+        found = (against - fed + USUAL_WEIGHT * USUAL_PULL) / (moved + USUAL_WEIGHT)
+        return min(MOST_PULL, max(1 / (self.rounds + UNSEEN), found))
 
     def squared(self, position: Vector) -> float:
         """‖expected update‖² at this position, with what has not been ruled out."""
         at = np.asarray(self.position) / self.weight
         here = np.asarray(self.update) / self.weight + self.pull * (at - position)
-        return float(here @ here) + self.fresh / self.weight
+        return float(here @ here) + 1 / self.weight
 
 
 def look(outcome: Outcome) -> Glance:

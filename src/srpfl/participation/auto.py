@@ -12,38 +12,38 @@ from srpfl.participation._arrivals import Arrivals
 from srpfl.participation._signal import Glance, Signal, Vector, look
 from srpfl.participation.base import STAGE, Call, Memory, Outcome, Sampling, checked_start
 
+OFF = 2.0  # a wait that was never seen may be so many times as long as it was guessed to be
+
 
 @dataclass(frozen=True, kw_only=True)
 class Auto(Sampling):
     """Choose n before every round such that the error falls fastest per unit of time.
 
     A round with n answers takes the wait for the n-th of them plus C, and lowers the squared error
-    by what the expected update is worth less what noise adds, which falls like 1/n. Distance,
+    by what the expected update is worth less what noise adds, which falls like 1/n. Distance, pull,
     noise, waits and C are estimated from the answers and the times at which they came. Far from
     the optimum few answers are enough and waiting is waste; near it noise decides; and where C
     dwarfs the waiting, everyone is asked at once. n may also fall again.
 
     ``start`` is the fewest answers that a round waits for (a tenth of those asked). ``memory`` is
     how far the estimates look back, in units of the rounds in which the distance falls by a factor
-    e. ``margin`` is the part of the speed that is given up to hear more clients: fewer are waited
-    for only where that is faster by more. The first round, in which nothing is known yet, goes on
-    for this part of its length after its ``start`` answers: where everyone is equally fast, or a
-    round costs much beside computing, that is enough to hear everyone. ``patience`` is for what
-    the answers of a few clients cannot show, such as that they are learnt by heart: as many are
-    waited for as come within the time so far over ``patience``, so that everyone is heard in the
-    end, and a round that was not needed costs little.
+    e. ``margin`` is the part of the speed that is given up to hear more clients, and the part of
+    its length by which the first round, in which nothing is known yet, goes on after its ``start``
+    answers. ``patience`` is for clients who differ from each other in the same way in every round:
+    the answers of a few do not speak for the others then, and as many are waited for as come
+    within the time so far over ``patience``. Where differences do not last it does nothing.
 
     >>> policy = Auto(start=4)
     >>> policy.call(policy.begin(128), round=0, population=128)
-    Call(ask=128, wait=4, stage=0, draw=0, deadline=None, grace=0.1)
+    Call(ask=128, wait=4, stage=0, draw=0, deadline=None, grace=0.05)
     >>> choices(start=4, asked=32)
     [4, 8, 16, 24, 28, 30, 31, 32]
     """
 
     start: int | None = None
     memory: float = 4.0
-    margin: float = 0.1
-    patience: float = 30.0
+    margin: float = 0.05
+    patience: float = 10.0
 
     sees_communication: ClassVar[bool] = True
 
@@ -67,6 +67,7 @@ class Auto(Sampling):
             wait=memory["wait"],
             stage=memory["stage"],
             draw=self.drawn(round, round // STAGE),
+            deadline=memory.get("deadline"),
             grace=0.0 if "signal" in memory else self.margin,
         )
 
@@ -75,34 +76,39 @@ class Auto(Sampling):
         times = [answer.time for answer in outcome.answers if math.isfinite(answer.time)]
         if not times:
             return memory
-        asked = outcome.call.ask
-        return self.after(memory, look(outcome), times, asked, outcome.communication)
+        length = outcome.duration if math.isfinite(outcome.duration) else times[-1]
+        return self.after(memory, look(outcome), times, outcome.call, length, outcome.communication)
 
     def after(
         self,
         memory: Memory,
         glance: Glance,
         times: Sequence[float],
-        asked: int,
+        call: Call,
+        length: float,
         communication: float,
     ) -> Memory:
         """The memory after a round, from the little that decisions depend on."""
-        ranks = choices(checked_start(self.start, asked), asked)
-        spent = memory.get("spent", 0.0) + times[-1] + communication
+        ranks = choices(checked_start(self.start, call.ask), call.ask)
+        spent = memory.get("spent", 0.0) + length + communication
         vain = memory.get("vain")
-        if len(times) < memory["wait"]:
+        if len(times) < call.wait:
             vain = {"heard": len(times), "until": 2 * spent}
         tracked = sorted({1, *ranks})
-        arrivals = Arrivals(asked, tracked, **memory.get("arrivals", {})).after(times)
+        arrivals = Arrivals(call.ask, tracked, **memory.get("arrivals", {})).after(times)
         signal = Signal(**memory.get("signal", {})).after(glance, self.memory)
         place = glance.position + glance.update
+        ranks = [rank for rank in ranks if rank > 1] or ranks  # one answer alone shows no spread
         if vain is not None and spent < vain["until"]:
             # Somebody does not answer: a client that did not come is tried again later.
             ranks = [rank for rank in ranks if rank <= vain["heard"]] or ranks[:1]
         chosen, account = self.decide(signal, arrivals, place, ranks, communication, spent)
+        # What was never waited for is a guess, and may be far off.
+        guess = None if chosen <= arrivals.seen else OFF * arrivals.wait_for(chosen)
         return {
             "wait": chosen,
             "stage": memory["stage"] + (chosen != memory["wait"]),
+            "deadline": guess + self.margin * communication if guess else None,
             "signal": asdict(signal),
             "arrivals": {"gaps": arrivals.gaps, "rounds": arrivals.rounds},
             "spent": spent,
@@ -120,22 +126,21 @@ class Auto(Sampling):
         spent: float,
     ) -> tuple[int, dict[str, Any]]:
         """n for the next round, and why."""
-        n, pull = signal.last_answers, signal.pull
-        squared = signal.squared(position)
-        lasting, fresh = signal.variance - signal.fresh, signal.fresh
+        pull, squared, noise = signal.pull, signal.squared(position), signal.variance
+        n, lasting = signal.last_answers, signal.persistence * noise
         # (1 − α)² e + noise/n is the next squared error; e = squared / α². In units of the update:
         worth = (2 - pull) / pull
 
         def progress(wait: int) -> float:
             # What lasts is a pull towards the optimum of these clients and away from that of all.
             own = lasting * (1 / wait - 1 / ranks[-1])
-            return worth * (squared - own) - fresh / wait
+            return worth * (squared - own) - (noise - lasting) / wait
 
         def duration(wait: int) -> float:
             return arrivals.wait_for(wait) + communication
 
         if not signal.freedom:
-            chosen, why = next((r for r in ranks if r > 1), 1), "one answer alone shows no spread"
+            chosen, why = ranks[0], "one answer alone shows no spread"
         elif progress(ranks[-1]) <= 0:
             chosen, why = ranks[-1], "all that is left is noise"
         else:
@@ -143,13 +148,14 @@ class Auto(Sampling):
             enough = (1 - self.margin) * max(speeds.values())
             chosen = max(wait for wait, speed in speeds.items() if speed >= enough)
             every = chosen == arrivals.asked
-            why = _reason(chosen, n, every=every, noise=fresh / n, gain=worth * squared)
+            why = _reason(chosen, n, every=every, noise=noise / n, gain=worth * squared)
+        # Only hearing others helps against what lasts.
         cheap = [wait for wait in ranks if self.patience * duration(wait) <= spent]
-        if cheap and chosen < cheap[-1]:
-            chosen, why = cheap[-1], "so far it took so long that waiting for these costs little"
+        if lasting and cheap and chosen < cheap[-1]:
+            chosen, why = cheap[-1], "these clients differ from the others, who cost little by now"
         account = {
             "signal": squared,
-            "noise": signal.variance,
+            "noise": noise,
             "lasting": signal.persistence,
             "pull": pull,
             "wait_chosen": arrivals.wait_for(chosen),
