@@ -82,29 +82,6 @@ def test_the_deployments_table_is_that_of_its_records() -> None:
         assert f"{row}| {time:.0f} s | {point.time / time:.2f} |" in text
 
 
-def test_what_is_said_of_auto_is_what_its_study_gives() -> None:
-    from srpfl.studies import auto_linear
-
-    text = " ".join((ROOT / "docs" / "auto-study.md").read_text().split())
-    rows = auto_linear.read(ROOT / "results" / "auto" / "linear.jsonl")
-    assert {row.seed for row in rows} == set(range(20, 30))
-    found = auto_linear.verdict(auto_linear.cells(rows))
-    assert found["cells"] == 90
-    assert f"at most {found['worst ratio']:.3f} times" in text
-    better = 100 * found["strictly better than both there"]
-    assert f"in {better:.0f} % of the {found['cells with C at least 1']} cells" in text
-    assert found["at most 1.15 times the better"] == pytest.approx(89 / 90)
-    assert "more than 1.15 times in one of them" in text
-    # 400 rounds of the same data: to the same point, but for rounding.
-    assert found["worst floor over FedRep's"] < 1 + 1e-6
-    assert "Its floor is FedRep's in every cell" in text
-    uneven = auto_linear.cells(auto_linear.read(ROOT / "results" / "auto" / "uneven.jsonl"))
-    assert len(uneven) == 36
-    assert max(cell.ratio for cell in uneven) <= 1
-    tails = [cell.ratio for cell in uneven if cell.clock == "pareto"]
-    assert f"it takes {min(tails):.2f} to {max(tails):.2f} of the better" in text
-
-
 def test_the_tables_of_speed_are_those_of_the_measurements() -> None:
     folder = ROOT / "results" / "benchmarks"
     text = (folder / "README.md").read_text()

@@ -5,97 +5,116 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from srpfl import linear
 from srpfl.clock import DynamicExponential
-from srpfl.errors import RunFolderError
-from srpfl.participation import Auto, Everyone
+from srpfl.errors import ConfigError, RunFolderError
+from srpfl.participation import Auto, Everyone, FirstN
 from srpfl.runs.seal import seal
-from srpfl.studies import auto_linear, auto_networks, auto_plots
-from srpfl.studies.auto import main, write_cells
+from srpfl.studies import auto_cells, auto_networks, auto_plots, auto_settings
+from srpfl.studies.auto import main
+from srpfl.studies.auto_settings import Setting
+
+SMALL = Setting(clients=16, start=2, dim=6, samples=8, eta=0.3, clock="dynamic",
+                heads="by-speed", communications=(0.0, 1.0))  # fmt: skip
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto_linear, "ROUNDS", 60)
-
-
-@pytest.mark.usefixtures("short")
 def test_played_side_by_side_or_alone_a_run_is_the_same() -> None:
-    rows = auto_linear.compare(32, 5, ["dynamic"], [1.0])
-    problem = linear.Problem(clients=32, dim=20, rank=2, samples=20, noise=1.0, seed=5)
-    alone = {
-        "fedrep": Everyone(),
-        "auto": Auto(start=2),
-    }
-    for row in rows:
-        if row.method in alone:
-            cost = row.communication or 0.0
-            run = linear.run(
-                problem,
-                participation=alone[row.method],
-                clock=DynamicExponential(communication=cost),
-                eta=0.1,
-                rounds=60,
+    row = auto_cells.compare(SMALL, 5, known=[(), ("distance", "pull", "waits")])
+    alone = {"fedrep": Everyone(), "first-0.5": FirstN(n=8), "auto": Auto(start=2)}
+    for name, policy in alone.items():
+        run = linear.run(
+            SMALL.problem(5),
+            participation=policy,
+            clock=DynamicExponential(communication=1.0),
+            eta=0.3,
+            rounds=SMALL.rounds,
+        )
+        for target, time in zip(auto_cells.TARGETS, row.times[name]["1"], strict=True):
+            assert time == (
+                pytest.approx(run.time_to(target * row.floor, 1.0), rel=1e-4) if time else None
             )
-            assert row.floor == pytest.approx(run.floor, rel=1e-9)
-            assert [n for n, rounds in row.waits for _ in range(rounds)] == list(run.participants)
-            floor = next(other.floor for other in rows if other.method == "fedrep")
-            time = run.time_to(4 * floor, 1.0)
-            assert row.time_to(4.0, 1.0) == pytest.approx(time if time else float("inf"))
+    assert row.times["fedrep"]["0"][0] is not None
+    assert row.times["auto-distance-pull-waits"]["0"][2] is not None
 
 
-@pytest.mark.usefixtures("short")
 def test_a_stopped_study_goes_on_and_is_summed_up_and_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "linear.jsonl"
-    clocks = ["fixed", "dynamic"]
-    settings = {"clocks": clocks, "clients": [32], "communications": [0.0, 100.0]}
-    first = auto_linear.study(file, seeds=[0], **settings)  # type: ignore[arg-type]
-    played = []
-    whole = auto_linear.compare
-    monkeypatch.setattr(auto_linear, "compare", lambda *a: played.append(a[1]) or whole(*a))
-    rows = auto_linear.study(file, seeds=[0, 1], **settings)  # type: ignore[arg-type]
+    file, played, whole = tmp_path / "some.jsonl", list[int](), auto_cells.compare
+    first = auto_cells.study(file, [SMALL], [0])
+    monkeypatch.setattr(auto_cells, "compare", lambda *a: played.append(a[1]) or whole(*a))
+    with file.open("a") as out:
+        out.write('{"setting": {"clie')  # stopped while it wrote
+    rows = auto_cells.study(file, [SMALL], [0, 1])
     assert played == [1]
-    before = file.read_bytes()
-    auto_linear.study(file, seeds=[0, 1], **settings)  # type: ignore[arg-type]
-    assert file.read_bytes() == before
-    assert sorted(row.floor for row in rows if row.seed == 0) == sorted(row.floor for row in first)
-    table = auto_linear.cells(auto_linear.read(file))
-    assert len(table) == 2 * len(clocks) * len(auto_linear.TARGETS)
-    assert auto_linear.verdict(table)["cells"] == len(table)
-    write_cells(tmp_path / "cells.csv", table)
-    assert len((tmp_path / "cells.csv").read_text().splitlines()) == len(table) + 1
-    auto_plots.draw_ratios(table, tmp_path / "ratios.png")
-    auto_plots.draw_waits(rows, tmp_path / "waits.png")
-    assert (tmp_path / "ratios.png").exists()
-    assert (tmp_path / "waits.png").exists()
+    assert rows[0].times == first[0].times
+    assert auto_cells.read(file) == rows
+    table = auto_cells.cells(rows)
+    found = auto_cells.verdict(table)
+    assert found["cells"] == len(table) == sum(found["best in hindsight"].values())
+    assert all(cell.ratio(cell.best) == 1 for cell in table)
+    assert 0 <= found["auto"]["within 1.15"] <= 1
+    auto_plots.draw_cells(table, tmp_path / "some.png")
+    assert (tmp_path / "some.png").exists()
 
 
-@pytest.mark.usefixtures("short")
-def test_what_a_stopped_study_left_half_done_is_done_again(tmp_path: Path) -> None:
-    file = tmp_path / "linear.jsonl"
-    settings = {"clocks": ["fixed"], "clients": [32], "communications": [0.0]}
-    auto_linear.study(file, seeds=[0, 1], **settings)  # type: ignore[arg-type]
-    whole = auto_linear.read(file)
-    for kept in (1, 4, 5):
-        lines = file.read_text().splitlines(keepends=True)
-        file.write_text("".join(lines[:kept]) + lines[-1][:40])
-        auto_linear.study(file, seeds=[0, 1], **settings)  # type: ignore[arg-type]
-        assert auto_linear.read(file) == whole
-    assert auto_linear.study(file, seeds=[1], **settings) == whole[3:]  # type: ignore[arg-type]
+def test_anyone_can_draw_settings_or_write_their_own(tmp_path: Path) -> None:
+    drawn = auto_settings.drawn(30, 3)
+    assert drawn == auto_settings.drawn(30, 3) != auto_settings.drawn(30, 4)
+    assert {setting.clock for setting in drawn} == set(auto_settings.CLOCKS)
+    assert {setting.heads for setting in drawn} == set(auto_settings.HEADS)
+    assert max(setting.clients for setting in drawn) > 1000
+    auto_settings.write_settings(tmp_path / "mine.json", drawn)
+    assert auto_settings.read_settings(tmp_path / "mine.json") == drawn
+    mine = tmp_path / "mine.toml"
+    mine.write_text('[[setting]]\nclients = 32\nclock = "iid"\ncommunications = [0, 5]\n')
+    (setting,) = auto_settings.read_settings(mine)
+    assert (setting.clients, setting.clock, setting.communications) == (32, "iid", (0, 5))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[[setting]]\nclient = 3", "unknown name in a setting 'client'"),
+        ("[[setting]]\nclock = 'slow'", "unknown clock 'slow'"),
+        ("[[setting]]\nclients = 2.5", "clients must be a whole number"),
+        ("[[setting]]\nstart = 100", "start must be between 1 and clients"),
+        ("[[setting]]\neta = 0", "eta must be a positive number"),
+        ("[[setting]]\ncommunications = []", "numbers from 0 on"),
+        ("[[setting]]\nsamples = 1", "samples must be at least rank"),
+        ("setting = 3", "must hold a list named 'setting'"),
+        ("[[", "cannot read settings"),
+    ],
+)
+def test_a_mistake_in_a_file_of_settings_is_one_sentence(
+    text: str, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(ConfigError, match=sentence):
+        auto_settings.read_settings(tmp_path / "mine.toml")
+
+
+def test_heads_that_go_by_speed_differ_between_the_fast_and_the_slow() -> None:
+    setting = Setting(clients=64, clock="pareto", heads="by-speed")
+    heads, times = setting.problem(0).heads, setting.times(0, 0)
+    slow = times > np.median(times)
+    assert np.linalg.norm(heads, axis=1) == pytest.approx(np.sqrt(2))
+    assert heads[~slow, 0].mean() > 1 > 0.5 > heads[slow, 0].mean()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["linear", "--clients", "33"], "unknown number of clients '33'"),
-        (["linear", "--set", "rounds=3"], "--set is for networks"),
+        (["cells", "--set", "rounds=3"], "--set is for networks"),
+        (["cells", "--told", "target"], "unknown truth 'target'"),
+        (["cells", "--draw", "0"], "at least one setting"),
+        (["cells", "--settings", "none.toml"], "cannot read settings"),
         (["digits", "--seeds", "0"], "at least one seed"),
-        (["digits", "--clients", "32"], "--clients is for the linear case"),
+        (["digits", "--draw", "3"], "are for cells"),
         (["digits", "--set", "rounds"], "name=value"),
         (["digits", "--set", "rounds=abc"], "must be of type int, not 'abc'"),
         (["digits", "--set", "rounds=4"], "targets are from round 8 on"),

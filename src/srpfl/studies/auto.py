@@ -1,92 +1,97 @@
-"""The study of Auto: ``python -m srpfl.studies.auto linear|uneven|digits|cifar10|emnist|...``.
+"""The study of Auto: ``python -m srpfl.studies.auto cells|digits|cifar10|emnist|...``.
 
+``cells`` plays the linear case, against the best of a family in hindsight: the listed settings,
+those of a file (``--settings mine.toml``), or some at random (``--draw 20 --draw-seed 7``).
 Runs that are there are not played again, so a study that was stopped continues where it was.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from srpfl.errors import ConfigError, SrpflError, unknown
-from srpfl.studies import auto_linear, auto_networks, auto_plots
-from srpfl.studies.auto_linear import Cell
+from srpfl.studies import auto_cells, auto_networks, auto_plots
+from srpfl.studies.auto_settings import Setting, drawn, listed, read_settings
+from srpfl.studies.auto_told import KNOWN
 
-LINEAR = {
-    # name: (clocks, numbers of clients, costs of communication)
-    "linear": (("fixed", "dynamic"), (32, 128, 1024), auto_linear.COMMUNICATIONS),
-    "uneven": (("pareto", "two-groups", "equal"), (128,), (0.0, 1.0, 10.0, 100.0)),
-}
+CELLS = "cells"
 DECIDED = ("method", "seed", "participation", "communication")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play a part of the study, write its results and draw them."""
     parser = argparse.ArgumentParser(prog="python -m srpfl.studies.auto", description=__doc__)
-    parser.add_argument("part", choices=[*LINEAR, *auto_networks.SETTINGS])
+    parser.add_argument("part", choices=[CELLS, *auto_networks.SETTINGS])
     parser.add_argument("--out", type=Path, default=Path("results/auto"))
-    parser.add_argument("--runs", type=Path, default=Path("runs/auto"), help="of the networks")
-    parser.add_argument("--seeds", type=int, default=10, help="how many (5 for networks is plenty)")
+    parser.add_argument("--seeds", type=int, default=2, help="how many")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--clients", type=int, nargs="*", help="of the linear case; all by default")
-    parser.add_argument(
+    linear = parser.add_argument_group("cells")
+    linear.add_argument("--settings", type=Path, help="a TOML or JSON file of settings")
+    linear.add_argument("--draw", type=int, metavar="COUNT", help="so many settings at random")
+    linear.add_argument("--draw-seed", type=int, default=0)
+    linear.add_argument("--name", help="of the file in the output folder; without .jsonl")
+    linear.add_argument(
+        "--told", action="append", default=[], metavar="TRUTHS",
+        help=f"also play Auto with these known: some of {','.join(KNOWN)}; may be repeated",
+    )  # fmt: skip
+    networks = parser.add_argument_group("networks")
+    networks.add_argument("--runs", type=Path, default=Path("runs/auto"), help="where runs go")
+    networks.add_argument(
         "--set", action="append", default=[], metavar="OPTION=VALUE", dest="options",
-        help="an option of srpfl run, for networks, such as device=cuda or rounds=100",
+        help="an option of srpfl run, such as device=cuda or rounds=100",
     )  # fmt: skip
     given = parser.parse_args(arguments)
     try:
         if given.seeds < 1:
             raise ConfigError(f"a study needs at least one seed, not {given.seeds}")
+        if given.first_seed < 0 or given.draw_seed < 0:
+            raise ConfigError("seeds are numbers from 0 on")
         seeds = range(given.first_seed, given.first_seed + given.seeds)
-        (_linear if given.part in LINEAR else _networks)(given, seeds)
+        (_cells if given.part == CELLS else _networks)(given, seeds)
     except SrpflError as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
 
 
-def _linear(given: argparse.Namespace, seeds: range) -> None:
+def _cells(given: argparse.Namespace, seeds: range) -> None:
     if given.options:
-        raise ConfigError("--set is for networks: the linear case has no options")
-    clocks, clients, costs = LINEAR[given.part]
-    for number in given.clients or ():
-        if number not in auto_linear.STARTS:
-            raise unknown("number of clients", str(number), map(str, auto_linear.STARTS))
-    rows = auto_linear.study(
-        given.out / f"{given.part}.jsonl",
-        clocks=clocks,
-        clients=given.clients or clients,
-        seeds=seeds,
-        communications=costs,
-    )
-    table = auto_linear.cells(rows)
-    write_cells(given.out / f"{given.part}.csv", table)
-    print(json.dumps(auto_linear.verdict(table), indent=1))
-    auto_plots.draw_ratios(table, given.out / f"{given.part}-ratios.png")
-    auto_plots.draw_waits(rows, given.out / f"{given.part}-waits.png")
+        raise ConfigError("--set is for networks: the linear case takes --settings")
+    name, settings = _settings(given)
+    known = [(), *(tuple(text.split(",")) for text in given.told)]
+    for truth in (truth for truths in known for truth in truths):
+        if truth not in KNOWN:
+            raise unknown("truth", truth, KNOWN)
+    file = given.out / f"{given.name or name}.jsonl"
+    rows = auto_cells.study(file, settings, seeds, known, say=lambda text: print(text, flush=True))
+    table = auto_cells.cells(rows)
+    print(json.dumps(auto_cells.verdict(table), indent=1))
+    print("\n".join(["furthest behind the best in hindsight:", *auto_cells.weakest(table)]))
+    auto_plots.draw_cells(table, file.with_suffix(".png"))
+
+
+def _settings(given: argparse.Namespace) -> tuple[str, list[Setting]]:
+    if given.settings and given.draw is not None:
+        raise ConfigError("settings come from a file or at random, not both")
+    if given.settings:
+        return given.settings.stem, read_settings(given.settings)
+    if given.draw is None:
+        return "listed", listed()
+    if given.draw < 1:
+        raise ConfigError(f"at least one setting must be drawn, not {given.draw}")
+    return f"drawn-{given.draw_seed}", drawn(given.draw, given.draw_seed)
 
 
 def _networks(given: argparse.Namespace, seeds: range) -> None:
-    if given.clients:
-        raise ConfigError("--clients is for the linear case: networks take --set clients=...")
+    if given.settings or given.draw is not None or given.told:
+        raise ConfigError("--settings, --draw and --told are for cells: networks take --set")
     options = dict(_option(text) for text in given.options)
     found = auto_networks.study(given.part, given.runs, seeds=seeds, overrides=options)
     auto_networks.write(given.out / f"{given.part}.json", found)
     print(json.dumps(auto_networks.verdict(found), indent=1))
     auto_plots.draw_decisions(found, given.out / f"{given.part}.png")
-
-
-def write_cells(file: Path, table: Sequence[Cell]) -> None:
-    """The table of a study, one line per cell."""
-    with file.open("w", newline="") as out:
-        writer = csv.writer(out)
-        writer.writerow([*Cell.__dataclass_fields__, "ratio"])
-        for cell in table:
-            numbers = (cell.fedrep, cell.schedule, cell.auto, cell.floor, cell.ratio)
-            settings = (cell.clock, cell.clients, cell.communication, cell.target)
-            writer.writerow([*settings, *(f"{number:.4g}" for number in numbers)])
 
 
 def _option(text: str) -> tuple[str, Any]:
