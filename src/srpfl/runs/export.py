@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,23 +121,28 @@ def export(
         Path(folder).mkdir(parents=True, exist_ok=True)
         for name, table in TABLES.items():
             path = Path(folder) / f"{name}.{format}"
-            if rows := list(table(run, cost)):
-                write(rows, path)
+            rows = table(run, cost)
+            if (first := next(rows, None)) is not None:
+                write(list(first), itertools.chain([first], rows), path)
                 written.append(path)
     except OSError as error:
         raise RunFolderError(f"cannot write to {folder}: {error.strerror or error}") from error
     return written
 
 
-def _write_csv(rows: list[Row], path: Path) -> None:
+def _write_csv(columns: list[str], rows: Iterable[Row], path: Path) -> None:
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows)
 
 
-def _write_parquet(rows: list[Row], path: Path) -> None:
+def _write_parquet(columns: list[str], rows: Iterable[Row], path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    table: dict[str, list[Any]] = {name: [] for name in columns}
+    for row in rows:  # a dict for each would take far more memory than the records
+        for name in columns:
+            table[name].append(row[name])
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
