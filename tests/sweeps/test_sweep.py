@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,10 @@ from srpfl.sweeps.playing import play, shares_of
 
 COMMON = {"clients": 5, "rounds": 4, "model": "mlp", "per_client": 20, "evaluate_every": 2}
 GRID = {"method": ["fedavg", "fedrep", "srpfl"], "seed": [0, 1]}
+
+
+def records_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("[re]*.jsonl")}
 
 
 def records(folder: Path) -> list[bytes]:
@@ -71,6 +76,25 @@ def test_runs_of_one_algorithm_share_a_worker_in_the_order_of_the_plan(tmp_path:
         ["srpfl-seed1"],
     ]
     assert [share[0] for share in shares_of(plan, 1)] == plan
+
+
+@pytest.mark.parametrize("lost", ["evaluation", "checkpoint"])
+def test_a_run_killed_after_its_last_round_is_not_taken_for_done(lost: str, tmp_path: Path) -> None:
+    """The record of a round is written first, then its state, then its evaluations."""
+    every = 2 if lost == "evaluation" else 0
+    common = {**COMMON, "evaluate_every": every}
+    done = srpfl.sweep(grid={"seed": [0]}, common=common, out=tmp_path, on="turn")
+    folder = done.rows[0].folder
+    before, file = records_of(folder), folder / "evaluations.jsonl"
+    if lost == "evaluation":
+        file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
+    else:
+        shutil.rmtree(folder / "checkpoints" / "000004")
+    [planned_run] = planned(tmp_path, grid={"seed": [0]}, common=common)
+    assert planned_run.state() == "begun"
+    assert srpfl.sweep(grid={"seed": [0]}, common=common, out=tmp_path, on="turn").complete
+    assert records_of(folder) == before
+    assert planned_run.state() == "done"
 
 
 def test_after_the_deadline_no_run_is_begun(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from srpfl.errors import SrpflError, unknown
 from srpfl.options.config import Config
-from srpfl.runs.folder import CONFIG, DIVERGED
+from srpfl.runs.folder import CONFIG, DIVERGED, RunFolder
 from srpfl.runs.run import Run
 from srpfl.sweeps.plan import Planned
 from srpfl.sweeps.playing import On, Watch, play
@@ -146,9 +146,9 @@ def finished(folder: Path, config: Config) -> Run | None:
     """A run that is there with all its rounds, whatever it was trained on."""
     if not (folder / CONFIG).exists():
         return None
-    run = Run.load(folder)
+    run, held = Run.load(folder), RunFolder(folder, say=lambda text: None).held()
     complete = len(run.rounds) == config.number("rounds", ROUNDS)
-    return run if complete and run.rounds[-1].round == run.evaluations[-1].round else None
+    return run if complete and held.evaluated(run.config) and run.evaluations else None
 
 
 def drop_weights(folder: Path) -> None:

@@ -26,6 +26,11 @@ class Held:
     lost: list[str]  # what is not there though later things are
     whole: int  # rounds with all their records; what is due after the last can still be evaluated
 
+    def evaluated(self, config: Mapping[str, Any]) -> bool:
+        """Whether all evaluations are there that were due by now, also those after the last round:
+        a run is saved before it is evaluated, so this one is over or can be gone on with."""
+        return all(due > len(self.rounds) for due in _missing(self.evaluations, config))
+
     def upto(self, round: int) -> tuple[list[RoundRecord], list[EvaluationRecord]]:
         return (
             [record for record in self.rounds if record.round <= round],
@@ -136,14 +141,18 @@ def _fits(record: RoundRecord | EvaluationRecord, clients: int) -> bool:
 
 
 def _whole(rounds: int, evaluations: Sequence[EvaluationRecord], config: Mapping[str, Any]) -> int:
+    return min([rounds, *_missing(evaluations, config)])
+
+
+def _missing(evaluations: Sequence[EvaluationRecord], config: Mapping[str, Any]) -> list[int]:
+    """The rounds after which some evaluation is due that is not there."""
     done = {(record.round, record.kind) for record in evaluations}
-    missing: list[int] = [
+    return [
         due
         for due in config.get("evaluate_at", [])
         for kind in config.get("evaluations", [])
         if (due, kind) not in done
     ]
-    return min([rounds, *missing])
 
 
 def _bad(path: Path, number: int, error: Exception) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from srpfl.errors import ConfigError, RunFolderError, shown, unknown
 from srpfl.options.config import Config
+from srpfl.runs.checkpoint import newest
 from srpfl.runs.folder import CONFIG, DIVERGED, RunFolder
 from srpfl.runs.names import file_name
 from srpfl.runs.results import Results
@@ -41,11 +42,14 @@ class Planned:
             return "waiting"
         folder = RunFolder(self.folder, say=lambda text: None)
         self._check(folder)
-        held = folder.held()
-        run = Results(folder.config(), *held.upto(held.whole))
+        held, config = folder.held(), folder.config()
+        run = Results(config, *held.upto(held.whole))
         stop = self.config.stop_at
         reached = stop is not None and any(run.reaches(p.value, stop) for p in run.scores)
-        return "done" if held.whole >= self.rounds or reached else "begun"
+        # It may have been killed after its last round, before that was saved or evaluated.
+        saved = newest(self.folder) in (0, held.whole)  # 0: its weights were not kept
+        over = (held.whole >= self.rounds or reached) and held.evaluated(config) and saved
+        return "done" if over else "begun"
 
     def _check(self, folder: RunFolder) -> None:
         """Refuse a folder with another run than this one."""
