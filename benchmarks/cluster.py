@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from srpfl.bench import SETTINGS
 from srpfl.core.means import weighted_mean
 from srpfl.core.slots import Reply
 from srpfl.engine import make_engine
-from srpfl.engine.base import Engine, Job, Local, Score
+from srpfl.engine.base import Job, Local, Score
 from srpfl.engine.ray import RayEngine
 from srpfl.engine.workers import WorkersEngine
 
@@ -38,7 +38,7 @@ COUNTS = (2, 100, 400)  # answers in rounds without work
 GPUS = (1, 8, 64, 512)
 PARTICIPANTS = (100, 1000, 10_000)
 NETWORK = 25e9 / 8  # bytes per second that reach the process that plays the rounds: assumed
-CASE = replace(SETTINGS["lenet"], clients=32)
+CASE = replace(SETTINGS["lenet"], clients=16)
 
 
 class Echo:
@@ -68,13 +68,37 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def in_turns(engines: dict[str, Engine], jobs: Sequence[Job]) -> dict[str, list[float]]:
+class Times(NamedTuple):
+    wall: float
+    cpu: float  # of this process and of those that compute, not of Ray's own
+
+
+def in_turns(engines: dict[str, Any], jobs: Sequence[Job]) -> dict[str, list[Times]]:
     """Seconds of each job by each engine; the first two are to warm up."""
-    told: dict[str, list[float]] = {name: [] for name in engines}
+    told: dict[str, list[Times]] = {name: [] for name in engines}
     for job in jobs:
         for name, engine in engines.items():
-            told[name].append(seconds(partial(engine.train, [job])))
+            before = busy(engine)
+            wall = seconds(partial(engine.train, [job]))
+            told[name].append(Times(wall, busy(engine) - before))
     return {name: times[2:] for name, times in told.items()}
+
+
+def busy(engine: Any) -> float:
+    """CPU seconds so far of this process and of an engine's."""
+    return time.process_time() + sum(map(cpu_of, processes(engine)))
+
+
+def processes(engine: Any) -> list[int]:
+    if isinstance(engine, WorkersEngine):
+        return [int(worker.process.pid or 0) for worker in engine._workers]
+    found: list[int] = engine.ray.get([actor.ready.remote() for actor in engine._actors])
+    return found
+
+
+def cpu_of(process: int) -> float:
+    words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def against_workers(repeats: int) -> dict[str, Any]:
@@ -82,18 +106,21 @@ def against_workers(repeats: int) -> dict[str, Any]:
     workers = make_engine("workers", model, data, device="cpu")
     workers.train([job_of(4, 0)])  # forked before there is anything of Ray in this process
     engines = {"workers": workers, "ray": make_engine("ray", model, data, device="cpu")}
+    engines["ray"].train([job_of(4, 0)])  # so that all processes are there
     jobs = [job_of(CASE.clients, number) for number in range(repeats + 2)]
     try:
         times = in_turns(engines, jobs)
     finally:
         close(engines)
-    ratios = [b / a for a, b in zip(times["workers"], times["ray"], strict=True)]
+    pairs = list(zip(times["workers"], times["ray"], strict=True))
+    ratios = sorted(b.wall / a.wall for a, b in pairs)
     return {
         "clients": CASE.clients,
         "ray_over_workers": statistics.median(ratios),
-        "ratios": sorted(round(ratio, 3) for ratio in ratios),
-        "workers_s": statistics.median(times["workers"]),
-        "ray_s": statistics.median(times["ray"]),
+        "ratios": [round(ratio, 3) for ratio in ratios],
+        "ray_over_workers_cpu": sum(b.cpu for _, b in pairs) / sum(a.cpu for a, _ in pairs),
+        "workers_s": statistics.median(each.wall for each in times["workers"]),
+        "ray_s": statistics.median(each.wall for each in times["ray"]),
     }
 
 
@@ -102,13 +129,14 @@ def without_work(repeats: int) -> dict[str, Any]:
     data = CASE.data()
     workers = WorkersEngine(Echo, data, workers=2)
     workers.train([job_of(2, 0)])
-    engines: dict[str, Engine] = {"workers": workers, "ray": RayEngine(Echo, data, actors=2)}
+    engines: dict[str, Any] = {"workers": workers, "ray": RayEngine(Echo, data, actors=2)}
+    engines["ray"].train([job_of(2, 0)])
     found: dict[str, dict[int, float]] = {name: {} for name in engines}
     try:
         for count in COUNTS:
             times = in_turns(engines, [job_of(count, number) for number in range(repeats + 2)])
             for name, each in times.items():
-                found[name][count] = min(each)
+                found[name][count] = min(one.wall for one in each)
     finally:
         close(engines)
     return {name: line(rounds) for name, rounds in found.items()}

@@ -4,7 +4,7 @@ Two populations, each in a process of its own, so that memory is its own too. At
 takes part once, 1,000 in a round, so that each has trained parts of its own; this is cut into
 pieces of so many minutes: call it again to go on. Then both are started anew, which measures how
 long it takes to go on with a run, and play the rounds that are measured, in turns, so that what
-else the machine does meets both.
+else the machine does meets both. To measure again, call it with more rounds.
 
     python benchmarks/scale.py runs/heads --json results/scale/million.json
     python benchmarks/scale.py runs/bodies --population 100000 --algorithm LGFedAvg \\
@@ -14,6 +14,7 @@ else the machine does meets both.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import resource
 import statistics
@@ -99,15 +100,16 @@ class Turns(srpfl.Watcher):
     """Tells how long a round and its checkpoint took, and waits to be told to go on."""
 
     def __init__(self) -> None:
-        self.started, self.saving = time.perf_counter(), 0.0
+        self.cpu = time.process_time()
+        self.started, self.saving = time.perf_counter(), {"save": 0.0, "save_cpu": 0.0}
 
     def begin(self, name: str, rounds: int, done: int) -> None:
-        told = {"resume_s": time.perf_counter() - self.started, "done": done}
-        self._turn(told)
+        wall, cpu = time.perf_counter() - self.started, time.process_time() - self.cpu
+        self._turn({"resume_s": wall, "resume_cpu_s": cpu})
 
     def round(self, record: Any) -> None:
         cpu, wall = time.process_time() - self.cpu, time.perf_counter() - self.wall
-        self._turn({"cpu": cpu, "wall": wall, "save": self.saving})
+        self._turn({"cpu": cpu, "wall": wall, **self.saving})
 
     def _turn(self, told: dict[str, float]) -> None:
         print(json.dumps({**told, "peak_gib": peak()}), flush=True)
@@ -130,9 +132,12 @@ def play(asked: argparse.Namespace) -> None:
         real = RunFolder.save
 
         def save(self: RunFolder, *args: Any) -> None:
-            started = time.perf_counter()
+            wall, cpu = time.perf_counter(), time.process_time()
             real(self, *args)
-            watch.saving = time.perf_counter() - started
+            watch.saving = {
+                "save": time.perf_counter() - wall,
+                "save_cpu": time.process_time() - cpu,
+            }
 
         RunFolder.save = save  # type: ignore[method-assign]
     srpfl.simulate(
@@ -176,22 +181,23 @@ def in_turns(asked: argparse.Namespace) -> dict[int, list[dict[str, float]]]:
     players = {population: child(asked, population, "turns") for population in told}
     for population, player in players.items():  # both are there before either plays
         told[population].append(json.loads(player.stdout.readline()))
-    for _ in range(asked.rounds):
-        for population, player in players.items():
-            player.stdin.write("go\n")
-            player.stdin.flush()
-            if not (line := player.stdout.readline()):
-                raise SystemExit("a run has ended early: is it over? then remove its folder")
-            told[population].append(json.loads(line))
-    for player in players.values():
+    for population, player in itertools.cycle(players.items()):
+        player.stdin.write("go\n")
+        player.stdin.flush()
+        if not (line := player.stdout.readline()):
+            break
+        told[population].append(json.loads(line))
+    for player in players.values():  # the other one has as few rounds left
         player.communicate()
+    if min(map(len, told.values())) < 2 + WARM:
+        raise SystemExit("these runs are over: call it with more rounds")
     return told
 
 
 def result(asked: argparse.Namespace, population: int, told: list[dict[str, float]]) -> Any:
     began, measured = told[0], told[1 + WARM :]
     files = list((asked.folder / str(population) / "personal").iterdir())
-    saves = [each["save"] for each in measured]
+    saves, busy = ([each[name] for each in measured] for name in ("save", "save_cpu"))
     return {
         "rounds": len(measured),
         "round_wall_s": statistics.median(each["wall"] for each in measured),
@@ -200,7 +206,10 @@ def result(asked: argparse.Namespace, population: int, told: list[dict[str, floa
         "mean_round_cpu_s": statistics.fmean(each["cpu"] for each in measured),
         "checkpoint_s": statistics.median(saves),
         "slowest_checkpoint_s": max(saves),
+        "checkpoint_cpu_s": statistics.median(busy),
+        "slowest_checkpoint_cpu_s": max(busy),
         "resume_s": began["resume_s"],
+        "resume_cpu_s": began["resume_cpu_s"],
         "peak_gib": max(each["peak_gib"] for each in told),
         "files": len(files),
         "gib_on_disk": sum(file.stat().st_size for file in files) / 2**30,

@@ -16,10 +16,12 @@ def mapped(function: Callable[[Any], Any], tree: Tree) -> Tree:
     >>> mapped(len, {"ids": [1, 2], "rest": ([3],)})
     {'ids': 2, 'rest': (1,)}
     """
+    if hasattr(tree, "dtype"):  # an array: most are, and to ask whether it is a mapping is slow
+        return function(tree)
+    if isinstance(tree, tuple):
+        return tuple([mapped(function, value) for value in tree])
     if isinstance(tree, Mapping):
         return {name: mapped(function, value) for name, value in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(mapped(function, value) for value in tree)
     return function(tree)
 
 

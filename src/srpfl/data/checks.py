@@ -83,7 +83,7 @@ class Checked:
 
 def _laid_out(array: Any) -> Any:
     """The array as PyTorch takes it: in this machine's order of bytes, and forwards."""
-    fine = array.dtype.isnative and not any(stride < 0 for stride in array.strides)
+    fine = array.dtype.isnative and min(array.strides, default=0) >= 0
     return array if fine else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -151,7 +151,7 @@ def check_samples(samples: Samples, client: int, classes: int, task: Task) -> No
     wrong = task.check_labels(y, classes)
     if wrong is not None:
         raise DataError(f"client {client}'s labels {wrong}")
-    for array in leaves(x):
+    for array in arrays[:-1]:
         if array.dtype.kind not in "iufb" or array.itemsize > 8:
             raise DataError(f"client {client}'s inputs must be real numbers, not {array.dtype}")
         if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -38,6 +38,8 @@ def connected(cpus: int | None = None) -> Any:
     if not os.environ.get(ADDRESS):
         # By this name Ray decides whether nodes are to be reached from elsewhere.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        # Ray lets all others on a machine go first. Here its processes are the run itself.
+        os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         import ray
     except ModuleNotFoundError as error:

@@ -23,7 +23,7 @@ from srpfl.data.joined import joined
 from srpfl.engine.base import Engine, Job, Local, Score
 from srpfl.engine.cluster import connected, disconnect
 from srpfl.engine.messages import parted, reduced
-from srpfl.engine.workers import Kind, cores, parts_of, spread
+from srpfl.engine.workers import Kind, cores, keep_memory, parts_of, spread
 from srpfl.errors import SrpflError, whole
 
 ACTORS = "SRPFL_RAY_ACTORS"  # in the environment: how many, in place of one per GPU or core
@@ -184,6 +184,7 @@ class _Actor:
         import torch
 
         torch.set_num_threads(1)
+        keep_memory()
         self._engine = make()
 
     def ready(self) -> int:

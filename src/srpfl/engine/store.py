@@ -77,4 +77,4 @@ def default_budget(device: torch.device) -> int:
 
 
 def _bytes(pair: Pair) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in leaves(pair))
+    return sum([tensor.nbytes for tensor in leaves(pair)])

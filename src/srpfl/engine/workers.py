@@ -222,7 +222,7 @@ def _serve(make: Callable[[], Engine], channel: Channel) -> None:
     _leave_signals_to_the_parent()
     threading.Thread(target=_end_with_the_parent, args=(channel,), daemon=True).start()
     torch.set_num_threads(1)
-    _keep_memory()
+    keep_memory()
     engine: Engine | None = None
     with contextlib.suppress(Gone):
         while True:
@@ -252,7 +252,7 @@ def _end_with_the_parent(channel: Channel) -> None:
     os._exit(1)
 
 
-def _keep_memory() -> None:
+def keep_memory() -> None:
     """Tell the C library to use freed memory again instead of giving it back to the system:
     fresh pages for every round cost as much as the copies into them."""
     with contextlib.suppress(OSError, AttributeError):

@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -199,9 +200,9 @@ class Checkpoints:
             if place not in kept:
                 remove_checkpoint(place)
         named = set[str]().union(*map(self._needs, kept))
-        for file in personal_files(self.folder / PERSONAL):
-            if file.name not in named:
-                file.unlink()
+        personal = self.folder / PERSONAL
+        for name in personal_files(personal) - named:
+            (personal / name).unlink()
 
     def _needs(self, place: Path) -> set[str]:
         """The personal files that a checkpoint names."""
@@ -227,10 +228,11 @@ def listed(folder: Path) -> list[Path]:
     return sorted((e for e in found if (e / STATE).exists() or (e / SHARED).exists()), key=_round)
 
 
-def personal_files(personal: Path) -> list[Path]:
+def personal_files(personal: Path) -> set[str]:
+    """The names of the files of parts, of which there may be a thousand."""
     if not folder_at(personal):
-        return []
-    return sorted(file for file in personal.iterdir() if PERSONAL_NAME.fullmatch(file.name))
+        return set()
+    return {name for name in os.listdir(personal) if PERSONAL_NAME.fullmatch(name)}
 
 
 def verified(place: Path, *, sealed: bool, known: dict[Path, str] | None = None) -> dict[str, Any]:

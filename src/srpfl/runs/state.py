@@ -12,7 +12,7 @@ from srpfl.core.means import weighted_mean
 from srpfl.core.slots import Slots, packed, unpacked
 from srpfl.core.split import Params
 
-ROOM = 1 << 28  # bytes of parts that stay in memory though they are saved
+ROOM = 1 << 26  # bytes of parts that stay in memory though they are saved
 OBJECTS = 600  # bytes that a tensor takes beside its numbers, about
 
 

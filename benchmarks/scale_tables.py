@@ -1,0 +1,49 @@
+"""The tables of docs/scale.md, from what was measured: python benchmarks/scale_tables.py"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[1] / "results" / "scale"
+
+
+def costs(rows: list[dict[str, Any]]) -> str:
+    """What a round costs, by participants and population."""
+    lines = [
+        "| participants | population | rounds per CPU second | sent per round "
+        "| written per checkpoint | peak memory |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['participants']:,} | {row['population']:,} | {row['rounds_per_cpu_s']:.1f} "
+            f"| {row['bytes_sent'] / 1e6:.1f} MB | {row['bytes_written'] / 1e6:.2f} MB "
+            f"| {row['peak_gib']:.2f} GiB |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def gpus(rows: list[dict[str, Any]]) -> str:
+    """How long a round takes on so many GPUs, by the model."""
+    lines = [
+        "| participants | GPUs | computing | receiving | round | speed-up |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['participants']:,} | {row['gpus']} | {row['computing_s']:.2f} s "
+            f"| {row['receiving_s']:.2f} s | {row['round_s']:.2f} s | {row['speed_up']:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def tables() -> list[str]:
+    cells = json.loads((RESULTS / "costs.json").read_text())
+    scaled = json.loads((RESULTS / "cluster.json").read_text())["scaled"]["rows"]
+    return [costs(cells), gpus(scaled)]
+
+
+if __name__ == "__main__":
+    print("\n".join(tables()))
