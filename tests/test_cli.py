@@ -13,7 +13,8 @@ from srpfl.engine.vectorised import VectorisedEngine
 from srpfl.options.methods import METHODS
 from srpfl.runs.seal import seal
 
-SMALL = ["--data", "digits", "--clients", "8", "--rounds", "2", "--evaluate-every", "2"]
+USUAL = ["--data", "digits", "--clients", "8", "--rounds", "2", "--evaluate-every", "2"]
+SMALL = [*USUAL, "--per-client", "20"]
 
 
 # FedBN keeps layers of normalisation, which the usual model has none of.
@@ -44,7 +45,7 @@ def test_every_method_runs_by_its_name(method: str, tmp_path: Path) -> None:
 
 def test_a_file_of_options_is_the_command_line_in_another_spelling(tmp_path: Path) -> None:
     (tmp_path / "experiment.toml").write_text(
-        'method = "fedper"\nclients = 8\nrounds = 5\nevaluate-every = 2\nlr = 0.02\n'
+        'method = "fedper"\nclients = 8\nrounds = 5\nevaluate-every = 2\nper-client = 20\nlr = 0.02\n'
     )
     srpfl("run", "experiment.toml", "--rounds", "2", "--out", "file", cwd=tmp_path)
     srpfl("run", "--method", "fedper", *SMALL, "--lr", "0.02", "--out", "line", cwd=tmp_path)
@@ -53,7 +54,7 @@ def test_a_file_of_options_is_the_command_line_in_another_spelling(tmp_path: Pat
 
 
 def test_resume_of_a_finished_run_trains_nothing_and_says_the_same(tmp_path: Path) -> None:
-    first = srpfl("run", *SMALL, "--out", "run", "--json", cwd=tmp_path, process=True)
+    first = srpfl("run", *SMALL, "--out", "run", "--json", cwd=tmp_path)
     before = (tmp_path / "run" / "timing.jsonl").read_bytes()
     second = srpfl("run", "--resume", "run", "--json", cwd=tmp_path)
     assert json.loads(first.stdout) == json.loads(second.stdout)
@@ -221,13 +222,13 @@ def test_reproduce_trains_runs_together(tmp_path: Path) -> None:
 
 
 def test_a_client_keeps_at_most_so_many_points(tmp_path: Path) -> None:
-    srpfl("run", *SMALL, "--per-client", "20", "--out", "few", cwd=tmp_path)
+    srpfl("run", *SMALL, "--out", "few", cwd=tmp_path)
     dealt = json.loads((tmp_path / "few" / "partition.json").read_text())
     assert [sum(client) for client in dealt] == [20] * 8
 
 
 def test_a_run_that_is_older_than_an_option_goes_on(tmp_path: Path) -> None:
-    srpfl("run", *SMALL, "--out", "run", cwd=tmp_path)
+    srpfl("run", *USUAL, "--out", "run", cwd=tmp_path)
     whole = (tmp_path / "run" / "rounds.jsonl").read_bytes()
     file = tmp_path / "run" / "config.json"
     config = json.loads(file.read_text())

@@ -83,8 +83,9 @@ def compare(
     >>> import srpfl
     >>> runs = [
     ...     srpfl.simulate(
-    ...         data=srpfl.data.load("digits", clients=2), model=srpfl.models.MLP(64, (8,), 10),
-    ...         algorithm=srpfl.FedAvg(), rounds=1, seed=seed, engine="loop",
+    ...         data=srpfl.data.load("digits", clients=4, seed=seed),
+    ...         model=srpfl.models.MLP(64, (8,), classes=10), algorithm=srpfl.FedAvg(),
+    ...         rounds=1, seed=seed, engine="loop",
     ...     )
     ...     for seed in range(2)
     ... ]
