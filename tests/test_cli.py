@@ -45,7 +45,8 @@ def test_every_method_runs_by_its_name(method: str, tmp_path: Path) -> None:
 
 def test_a_file_of_options_is_the_command_line_in_another_spelling(tmp_path: Path) -> None:
     (tmp_path / "experiment.toml").write_text(
-        'method = "fedper"\nclients = 8\nrounds = 5\nevaluate-every = 2\nper-client = 20\nlr = 0.02\n'
+        'method = "fedper"\nclients = 8\nrounds = 5\nevaluate-every = 2\n'
+        "per-client = 20\nlr = 0.02\n"
     )
     srpfl("run", "experiment.toml", "--rounds", "2", "--out", "file", cwd=tmp_path)
     srpfl("run", "--method", "fedper", *SMALL, "--lr", "0.02", "--out", "line", cwd=tmp_path)
