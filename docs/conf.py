@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -36,16 +37,22 @@ copybutton_prompt_text = "$ "
 
 def command_reference(app: Any) -> None:
     """Write commands.md: what every command says with --help."""
-    from srpfl.cli import COMMANDS, main
+    from typer.main import get_command
 
+    from srpfl.cli import COMMANDS, main
+    from srpfl.cli import app as program
+
+    command: Any = get_command(program)
     text = "# Command reference\n\nWhat `srpfl COMMAND --help` says.\n"
     names = [["srpfl"], *(["srpfl", n] for group in COMMANDS.values() for n in group)]
-    for words in [*names, ["srpfl", "deploy", "local"]]:
+    operate = [["srpfl", "deploy", name] for name in command.commands["deploy"].commands]
+    for words in [*names, *operate]:
         out = io.StringIO()
         with (
             contextlib.redirect_stdout(out),
             contextlib.suppress(SystemExit),
             mock.patch("sys.argv", [*words, "--help"]),
+            mock.patch.object(sys.modules["__main__"], "__package__", None),  # or it is "sphinx"
             mock.patch.dict(os.environ, COLUMNS="92", NO_COLOR="1"),
         ):
             main()

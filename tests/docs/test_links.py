@@ -56,3 +56,6 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "reference.html").exists()
+    commands = (tmp_path / "commands.html").read_text()
+    for words in ("srpfl run", "srpfl deploy gateway"):
+        assert f"Usage: {words} [OPTIONS]" in commands

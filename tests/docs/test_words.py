@@ -19,3 +19,13 @@ def test_nothing_reads_like_an_old_book(files: list[Path]) -> None:
     assert len(files) > 10
     found = {str(file.relative_to(ROOT)): QUAINT.findall(file.read_text()) for file in files}
     assert {name: words for name, words in found.items() if words} == {}
+
+
+def test_lines_of_text_fit_100_columns() -> None:
+    """Tables, pictures and code may be wider."""
+    wide = []
+    for page in PAGES:
+        text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        lines = [line for line in text.splitlines() if not re.match(r"\s*\||!\[|    ", line)]
+        wide += [f"{page.name}: {line[:60]}" for line in lines if len(line) > 100]
+    assert wide == []

@@ -80,7 +80,7 @@ def _connect(ray: Any, address: str | None, cpus: int | None) -> None:
 
 @contextlib.contextmanager
 def _our_signals() -> Iterator[None]:
-    """Ray takes SIGTERM for a crash of its own, and prints its stack: whoever ends a run by it gets
+    """Ray takes SIGTERM for a crash of its own, and prints its stack: who ends a run by it gets
     what the run would do without Ray."""
     before = signal.getsignal(signal.SIGTERM)
     try:

@@ -66,7 +66,7 @@ class VirtualTransport:
         """Who can be reached: a simulated client drops its work when nobody waits for it. If there
         is nobody, the round waits for the first who comes."""
         self._waited = 0.0
-        # Whoever is always there needs no list: there may be millions of them.
+        # Clients that are always there need no list: there may be millions of them.
         everyone = np.arange(self.population if isinstance(self.clock, ComesAndGoes) else 0)
         stays = stays_of(self.clock, self.seed, everyone, self.population, now)
         if stays is None:
