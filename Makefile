@@ -4,7 +4,7 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUNNABLE := $(VENV)/.runnable
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all faults check format docs pictures clean deploy-faults
+.PHONY: demo test test-all faults run-faults deploy-faults check format docs pictures clean
 
 demo: $(RUNNABLE)
 	$(BIN)/srpfl demo
@@ -17,12 +17,16 @@ test: $(STAMP)
 test-all: test
 	$(BIN)/pytest -m 'slow or faults' --trials 3
 
+# All faults of runs and of deployments; many minutes, and nothing else should run beside it.
+faults: run-faults deploy-faults
+
 # Every kind of fault twenty times, over all engines, and all properties on cases that are new each
-# time: many minutes, and nothing else should run beside it.
-faults: $(STAMP)
+# time.
+run-faults: $(STAMP)
 	$(BIN)/pytest -m 'faults or hypothesis' --trials 20 --hypothesis-profile explore
 
-# Kills, lost answers and hostile nodes, on real processes; the table goes to docs.
+# Kills, lost answers and hostile nodes, most of them on real processes, about twenty minutes; the
+# table goes to docs/reliability.md.
 deploy-faults: $(STAMP)
 	$(BIN)/python tests/flower/deploy_faults.py
 

@@ -1,11 +1,11 @@
-"""Try every fault that a deployment should outlast, and write the table: make deploy-faults
+"""Try every fault that a deployment should outlast, and write the table: part of make faults
 
     python tests/flower/deploy_faults.py [--only WORD ...]
 
 Each fault is a test of its own with a limit on its time. Those with real processes start a
 SuperLink and SuperNodes on this machine and end them again. Results are kept one by one in
-results/deployment-faults.json, so that a part can be tried again;
-docs/reliability-deployments.md has them as a table.
+results/deployment-faults.json, so that a part can be tried again; docs/reliability.md has them as
+a table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "results" / "deployment-faults.json"
-PAGE = ROOT / "docs" / "reliability-deployments.md"
+PAGE = ROOT / "docs" / "reliability.md"
+BEGIN, END = "<!-- deployments -->\n", "<!-- end of deployments -->\n"
 LIMIT = 900  # seconds for one fault
 
 PROCESSES, FAKE = "real processes", "in-process grid"
@@ -29,6 +30,11 @@ FAULTS = {
         PROCESSES,
         "test_processes.py::test_first_n_goes_on_without_the_slow",
         "equals the simulator; its late answer is dropped, its head stays the old one",
+    ),
+    "a node stopped at its work (SIGSTOP)": (
+        PROCESSES,
+        "test_processes.py::test_a_stopped_node_is_done_without",
+        "the run ends without it; its head stays the old one",
     ),
     "kill -9 of a node at work": (
         PROCESSES,
@@ -63,6 +69,21 @@ FAULTS = {
         )
         for how in ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL")
     },
+    "the server killed at any of fifteen points, and started again": (
+        FAKE,
+        "test_resume.py::test_killed_anywhere_and_started_again_is_as_if_nothing_had_happened",
+        "equals a run that was never killed",
+    ),
+    "a damaged checkpoint of the server": (
+        FAKE,
+        "test_resume.py::test_a_damaged_checkpoint_is_played_again_from_the_one_before",
+        "it says so and plays the round again; heads that had heard of it are a round ahead",
+    ),
+    "bad answers of many kinds": (
+        FAKE,
+        "test_refusals.py",
+        "refused, named, and the round continues",
+    ),
     "1,000 random records in 20 rounds": (
         FAKE,
         "test_hostile.py::test_a_thousand_random_records_change_nothing",
@@ -78,6 +99,16 @@ FAULTS = {
         "test_hostile.py::test_a_node_cannot_claim_more_test_samples_than_it_joined_with",
         "not believed",
     ),
+    "a node that leads a secure sum astray": (
+        FAKE,
+        "test_masked.py::test_a_hostile_member_raises_nothing",
+        "the run ends; a lie inside a masked answer cannot be seen",
+    ),
+    "names with newlines and escape codes": (
+        FAKE,
+        "test_hostile.py::test_a_name_with_escape_codes_is_shown_harmless",
+        "shown harmless in the log",
+    ),
     "two servers with one experiment name": (
         FAKE,
         "test_personal.py::test_a_second_run_of_the_same_name_is_turned_away_with_a_sentence",
@@ -88,18 +119,18 @@ FAULTS = {
         "test_hostile.py::test_with_keys_a_name_belongs_to_its_node",
         "refused",
     ),
+    "a full disk on a node": (
+        FAKE,
+        "test_personal.py::test_a_full_disk_costs_a_node_its_answer_and_nothing_else",
+        "its answer is missing, its head stays the old one, the run continues",
+    ),
     "a damaged head on a node": (
         FAKE,
         "test_personal.py::test_a_damaged_part_is_an_error_and_not_a_fresh_start",
         "an error, never a fresh start",
     ),
 }
-HEAD = """# Faults of deployments
-
-What was done to a deployment, and what came of it. `make deploy-faults` tries all of it again;
-those with real processes take minutes. An outcome in this table is what the test asserts.
-
-| what happens | tried with | held? | then | seconds |
+HEAD = """| what happens | tried with | held? | then | seconds |
 |---|---|---|---|---|
 """
 
@@ -122,12 +153,18 @@ def tried(name: str) -> dict[str, object]:
     return {"held": held, "seconds": round(time.monotonic() - began)}
 
 
-def page(results: dict[str, dict[str, object]]) -> str:
+def table(results: dict[str, dict[str, object]]) -> str:
     rows = []
     for name, (kind, _, then) in FAULTS.items():
         found = results.get(name, {"held": "not tried yet", "seconds": ""})
         rows.append(f"| {name} | {kind} | {found['held']} | {then} | {found['seconds']} |")
     return HEAD + "\n".join(rows) + "\n"
+
+
+def write(results: dict[str, dict[str, object]]) -> None:
+    """The table, in its place on the page."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(before + BEGIN + table(results) + END + rest.partition(END)[2])
 
 
 def main() -> None:
@@ -141,8 +178,9 @@ def main() -> None:
         results[name] = tried(name)
         print(f"{results[name]['held']:>5}  {name} ({results[name]['seconds']} s)", flush=True)
         KEPT.write_text(json.dumps(results, indent=1) + "\n")
-        PAGE.write_text(page(results))
-    raise SystemExit(any(str(found["held"]).startswith("NO") for found in results.values()))
+        write(results)
+    held = {name: str(results.get(name, {"held": "not tried yet"})["held"]) for name in FAULTS}
+    raise SystemExit(any(said.startswith("NO") for said in held.values()))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ class FakeNode:
     free_at: float = 0.0
     received: list[str] = field(default_factory=list)
     online: bool = True
+    state: RecordDict = field(default_factory=RecordDict)  # Flower keeps it from letter to letter
 
 
 class FakeGrid(Grid):
@@ -106,7 +107,7 @@ class FakeGrid(Grid):
         node = self.nodes[number]
         if node.budget is not None and "assignment" in message.content.config_records:
             message.content.config_records["assignment"]["budget"] = node.budget
-        context = Context(1, number, node.config, RecordDict(), {})
+        context = Context(1, number, node.config, node.state, {})
         try:
             return node.mangle(node.app(message, context))
         except Exception:

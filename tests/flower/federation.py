@@ -10,6 +10,7 @@ from typing import Any
 import srpfl
 import tiny
 from flower.fake_grid import FakeGrid, FakeNode
+from srpfl.data.base import Federated
 from srpfl.flower import Experiment, Patience, client_app, share_of
 from srpfl.flower.server import serve
 
@@ -20,8 +21,14 @@ BASE = 100  # node ids are not clients' numbers
 class Federation:
     """Nodes with given speeds, and a server that can be started again and again."""
 
-    def __init__(self, folder: Path, seconds: Sequence[float] = (1, 1, 1), **choices: Any) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        seconds: Sequence[float] = (1, 1, 1),
+        data: Federated = DATA,
+        **choices: Any,
+    ) -> None:
+        self.folder, self.data = folder, data
         usual: dict[str, Any] = {
             "name": "trial",
             "model": tiny.model(),
@@ -47,8 +54,14 @@ class Federation:
             return seconds if kind in ("train", "evaluate") else 0.01
 
         config = {"partition-id": client, "personal-dir": str(self.folder / "personal")}
-        app = client_app(self.experiment, lambda context: share_of(DATA, client))
+        app = client_app(self.experiment, lambda context: share_of(self.data, client))
         return FakeNode(app, config, time, **changes)
+
+    def join_several(self, node: int, clients: Sequence[int]) -> None:
+        """One node with several clients."""
+        own = {f"user-{client}": share_of(self.data, client) for client in clients}
+        config = {"client-id": f"site-{node}", "personal-dir": str(self.folder / "personal")}
+        self.grid.add(node, FakeNode(client_app(self.experiment, lambda context: own), config))
 
     def of(self, client: int) -> FakeNode:
         return self.grid.nodes[BASE + client]

@@ -100,6 +100,11 @@ def doing(message, context):
 @client.query("settle")
 def settle(message, context):
     return configured.client(message, context)
+
+
+@client.query("masks")
+def masks(message, context):
+    return configured.client(message, context)
 '''
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,23 @@ def test_a_damaged_part_is_an_error_and_not_a_fresh_start(tmp_path: Path) -> Non
     store(tmp_path).kept.write_bytes(b"\xff" * 40)
     with pytest.raises(RunFolderError, match="damaged"):
         store(tmp_path).load(START)
+
+
+def test_a_full_disk_costs_a_node_its_answer_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = Federation(tmp_path, [1, 1, 1], participation=srpfl.Everyone(), rounds=3)
+    write, full = PersonalStore._write, iter([False, True, False])
+
+    def writes(self: PersonalStore, path: Path, content: bytes) -> None:
+        if self.folder.name == "1" and path == self.pending and next(full):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, path, content)
+
+    monkeypatch.setattr(PersonalStore, "_write", writes)
+    run = federation.serve()
+    assert [sorted(r.participants) for r in run.rounds] == [[0, 1, 2], [0, 2], [0, 1, 2]]
+    assert "No space left" in federation.events("failed")[0]["why"]
 
 
 def test_the_part_of_another_model_is_refused(tmp_path: Path) -> None:

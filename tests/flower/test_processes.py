@@ -102,6 +102,39 @@ def test_nodes_come_and_go_while_late_answers_are_kept(flower: LocalFlower, tmp_
     assert 0 <= asked - ended <= 3  # those at work
 
 
+def test_masked_answers_add_up_without_the_slow(flower: LocalFlower, tmp_path: Path) -> None:
+    """A secure sum of three of four; the fourth is at work, and its masks are taken off."""
+    options = {**DIGITS, "clients": 4, "method": "fedrep", "participation": "first", "first": 3}
+    more = {"rounds": 1, "evaluate_every": 0, "set": ["average=secure"]}
+    trial = Trial(flower, tmp_path, {**options, **more}, PATIENCE)
+    for client in range(3):
+        trial.join(client)
+    trial.join(3, work=150)
+    trial.wait_for_end(trial.submit())
+    assert [sorted(record.participants) for record in trial.rounds()] == [[0, 1, 2]]
+    assert not trial.events("refused")
+    trial.check_against_simulator()
+
+
+def test_a_stopped_node_is_done_without(flower: LocalFlower, tmp_path: Path) -> None:
+    """It neither works nor answers, and its SuperNode says all the while that it is there."""
+    options = {**DIGITS, "method": "fedrep", "participation": "first", "first": 2, "rounds": 3}
+    trial = Trial(flower, tmp_path, {**options, "evaluate_every": 0}, PATIENCE)
+    for client in range(2):
+        trial.join(client)
+    trial.join(2, work=150)
+    run = trial.submit()
+    until(lambda: bool(trial.working(2)), LIMIT, "node 2 to be at work")
+    stopped = trial.working(2)
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    trial.wait_for_end(run)
+    kill(stopped)
+    assert [sorted(record.participants) for record in trial.rounds()] == [[0, 1]] * 3
+    assert not trial.kept(2).exists()
+    trial.check_against_simulator()
+
+
 def test_a_killed_node_is_done_without_and_comes_back_with_its_head(
     flower: LocalFlower, tmp_path: Path
 ) -> None:

@@ -92,6 +92,36 @@ def killed_and_started_again(
             assert tiny.same(load_file(federation.kept(client)), load_file(whole.kept(client)))
 
 
+def test_a_damaged_checkpoint_is_played_again_from_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed before anyone heard of the round that is lost with it."""
+    whole = Federation(tmp_path / "whole", [1, 1, 1])
+    expected = whole.serve()
+    federation = Federation(tmp_path / "damaged", [1, 1, 1])
+    saved = RunFolder.save
+
+    def killed_after_two(folder: RunFolder, state: Any, parts: Any) -> None:
+        saved(folder, state, parts)
+        if state.round == 2:
+            raise KilledError
+
+    monkeypatch.setattr(RunFolder, "save", killed_after_two)
+    with pytest.raises(KilledError):
+        federation.serve()
+    monkeypatch.setattr(RunFolder, "save", saved)
+    last = federation.folder / "run" / "checkpoints" / "000002" / "shared.safetensors"
+    content = bytearray(last.read_bytes())
+    content[-5] ^= 255
+    last.write_bytes(content)
+    run = federation.serve()
+    assert "the checkpoint after round 2 is damaged" in capsys.readouterr().err
+    assert len(run.rounds) == 3
+    assert run.state is not None
+    assert expected.state is not None
+    assert tiny.same(run.state.shared, expected.state.shared)
+
+
 def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
     federation = Federation(tmp_path, [1, 1, 1])
     federation.serve()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+from flwr.app import Message
 
 import srpfl
 import tiny
@@ -63,6 +65,19 @@ def test_autos_first_round_hears_also_those_who_come_soon_after(tmp_path: Path) 
     run = Federation(tmp_path, [20, 21.5, 50], participation=auto).serve(rounds=1)
     assert run.rounds[0].participants == [0, 1]
     assert 22 <= run.rounds[0].duration < 23
+
+
+def test_a_busy_machine_changes_nothing(tmp_path: Path) -> None:
+    """Who was first goes by the server's clock, however long this process takes to compute it."""
+
+    def late(reply: Message) -> Message:
+        time.sleep(0.1)
+        return reply
+
+    federation = Federation(tmp_path, [1.0, 1.15, 1.1], participation=srpfl.Everyone(), rounds=2)
+    for client in range(3):
+        federation.of(client).mangle = late
+    assert [record.participants for record in federation.serve().rounds] == [[0, 2, 1]] * 2
 
 
 def test_a_deadline_ends_the_round(tmp_path: Path) -> None:

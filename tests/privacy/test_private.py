@@ -13,7 +13,7 @@ import torch
 import srpfl
 import tiny
 from srpfl.algorithms.averages import averages
-from srpfl.algorithms.base import with_secret_noise
+from srpfl.algorithms.base import with_secrets
 from srpfl.algorithms.private import Private
 from srpfl.errors import ConfigError
 from srpfl.options.methods import METHODS
@@ -156,8 +156,8 @@ def test_bad_numbers_are_refused_in_a_sentence(text: str) -> None:
 
 
 def test_a_deployment_draws_noise_that_nobody_can_repeat() -> None:
-    real = with_secret_noise(srpfl.FedAvg(average="private:1.0,1.0"))
+    real = with_secrets(srpfl.FedAvg(average="private:1.0,1.0"))
     assert real.hides is not None
     seeded = Private(1.0, 1.0)(SENT, answers(3, 1.0), [1.0] * 3)["w"]
     assert not torch.allclose(real.hides(SENT, answers(3, 1.0), [1.0] * 3)["w"], seeded, atol=0.1)
-    assert with_secret_noise(srpfl.FedAvg()) == srpfl.FedAvg()
+    assert with_secrets(srpfl.FedAvg()) == srpfl.FedAvg()

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from srpfl.algorithms.private import Private
+from srpfl.algorithms.summed import Secure
 from srpfl.core.means import weighted_mean
 from srpfl.core.split import Params
 from srpfl.errors import ConfigError, unknown
 
-FRACTION = 32  # bits behind the point in secure sums; sums below 2^20 are then exact in doubles
 Average = Callable[[Params, Sequence[Params], Sequence[float]], Params]  # of sent, answers, weights
 
 
@@ -136,22 +136,6 @@ class Clipped:
             for part, scale in zip(parts, scales, strict=True)
         ]
         return weighted_mean(cut, weights)
-
-
-@dataclass(frozen=True)
-class Secure:
-    """The mean as a secure sum gives it (srpfl.privacy.secure): updates in whole multiples of
-    2^-32, so that the masks' arithmetic is exact. The same numbers, without the masks."""
-
-    def __call__(self, sent: Params, parts: Sequence[Params], weights: Sequence[float]) -> Params:
-        if len(set(weights)) > 1:
-            raise ConfigError("secure sums weigh all answers alike: use weighting='uniform'")
-        found: Params = {}
-        for name, old in sent.items():
-            rows = torch.stack([part[name] for part in parts]).double() - old.double()
-            total = (rows * 2.0**FRACTION).round().sum(0) / 2.0**FRACTION
-            found[name] = (old.double() + total / len(parts)).to(old.dtype)
-        return found
 
 
 def _finite(

@@ -17,6 +17,8 @@ from torch import nn
 from srpfl.algorithms.averages import Average, averages
 from srpfl.algorithms.private import Private
 from srpfl.algorithms.sealed import opened
+from srpfl.algorithms.summed import SUM, Secure
+from srpfl.core.pieces import Travels
 from srpfl.core.plan import Phase, Plan
 from srpfl.core.rules import SGD, Rule, with_momentum
 from srpfl.core.slots import Given, Reply, Slots, Trained, about, packed
@@ -82,8 +84,13 @@ class Algorithm:
     def __post_init__(self) -> None:
         if self.weighting not in ("uniform", "samples"):
             raise ConfigError(f"weighting must be 'uniform' or 'samples', not '{self.weighting}'")
-        averages(self.average)
         wire_of(self.wire)
+        if self.hides is not None and self.weighting == "samples":
+            raise ConfigError(
+                "what hides single answers weighs all of them alike: use weighting='uniform'"
+            )
+        if isinstance(self.hides, Secure) and self.wire != "full":
+            raise ConfigError("the sum of masked answers must be one of whole answers: wire='full'")
 
     def prepared(self, model: nn.Module) -> nn.Module:
         """The model as the algorithm needs it: the user's, or one around it."""
@@ -157,10 +164,10 @@ class Algorithm:
         return average(sent, parts, self.weights(answers))
 
     @property
-    def hides(self) -> Private | None:
-        """The noise that hides single clients, if there is any."""
+    def hides(self) -> Private | Secure | None:
+        """The noise or the masks that hide single clients, if there are any."""
         average = averages(self.average)
-        return average if isinstance(average, Private) else None
+        return average if isinstance(average, Private | Secure) else None
 
     def weights(self, answers: Sequence[Answered]) -> list[float]:
         """How much each answer counts."""
@@ -172,6 +179,11 @@ class Algorithm:
         """For the clock: what part of the work and of the messages a client has in this round,
         given what is sent."""
         return Portion()
+
+    def travels(self, shared: Params, server: Slots, client: int) -> Travels:
+        """For real clients: which numbers of the shared part a client gets and sends back. What it
+        does not get is zero for it; what it does not send stays as it got it."""
+        return Travels()
 
     def own(self, shared: Params, personal: Params, slots: Mapping[str, Params]) -> Params:
         """What makes a client's own model of the shared part: "local" evaluation tests it. The
@@ -208,7 +220,14 @@ def expected_reply(algorithm: Algorithm, parts: Split) -> Params:
     gradient = parts.trained if algorithm.wants_gradient else {}
     trained = Trained(given.shared, given.personal, given.own, steps, gradient)
     reply = Wired(algorithm).finish(given, trained)
-    return packed(reply.shared, reply.sent)
+    if not isinstance(algorithm.hides, Secure):
+        return packed(reply.shared, reply.sent)
+    if reply.sent:
+        raise ConfigError(
+            f"{type(algorithm).__name__} sends more than its weights, and secure sums hide only "
+            "those: use an algorithm such as FedAvg or FedRep"
+        )
+    return {SUM: algorithm.hides.vector(parts.shared, parts.shared, 0.0)}
 
 
 @dataclass(frozen=True)
@@ -228,10 +247,10 @@ def client_state_of(algorithm: Algorithm, parts: Split) -> Slots:
     return {**algorithm.client_state(parts), **({} if wire is None else wire.keeps(parts.shared))}
 
 
-def with_secret_noise(algorithm: Algorithm) -> Algorithm:
-    """The algorithm as real clients may trust it: noise that can be drawn again hides nothing."""
+def with_secrets(algorithm: Algorithm) -> Algorithm:
+    """The algorithm as real clients may trust it."""
     hides = algorithm.hides
-    return algorithm if hides is None else replace(algorithm, average=replace(hides, key=None))
+    return algorithm if hides is None else replace(algorithm, average=hides.secret())
 
 
 def stepped(sent: Params, mean: Params, rate: float) -> Params:

@@ -13,6 +13,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from srpfl.algorithms.base import Answered, Portion
 from srpfl.algorithms.fedavg import FedAvg
+from srpfl.core.pieces import Travels
 from srpfl.core.plan import Plan
 from srpfl.core.rules import ABOUT, SGD, Gradient, Rule, RuleState
 from srpfl.core.slots import Slots
@@ -84,6 +85,11 @@ class HeteroFL(FedAvg):
             own += math.prod(math.ceil(width * n) if cut else n for n, cut in sizes)
         share = own / sum(shared[name].numel() for name in server["rows"])
         return Portion(share, share, share)
+
+    def travels(self, shared: Params, server: Slots, client: int) -> Travels:
+        width = torch.tensor(self.each[client % len(self.each)])
+        inside = {n: kept(shared[n], width, n, server).bool() for n in server["rows"]}
+        return Travels(inside, inside)
 
 
 def kept(like: Tensor, width: Tensor, name: str, given: Slots) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from srpfl.algorithms.base import Answered, Portion
 from srpfl.algorithms.fedavg import FedAvg
+from srpfl.core.pieces import Travels
 from srpfl.core.plan import Plan
 from srpfl.core.rules import ABOUT, SGD, Gradient, Rule, RuleState
 from srpfl.core.slots import Slots
@@ -21,8 +22,8 @@ from srpfl.errors import ConfigError
 class PartialTraining(FedAvg):
     """In round r client i trains the layers i + r, i + r + 1, … (as many as asked for, and the
     first comes after the last), and leaves the others as they were sent; the server averages each
-    layer over those who trained it, and keeps what nobody trained. On the clock only the layers
-    that were trained are sent back."""
+    layer over those who trained it, and keeps what nobody trained. Only the layers that were
+    trained are sent back."""
 
     layers: int = 1
 
@@ -58,6 +59,10 @@ class PartialTraining(FedAvg):
         frozen = [name for name in server["layer"] if not self.on(name, server, client)]
         whole = sum(value.nbytes for value in shared.values())
         return Portion(up=1 - sum(shared[name].nbytes for name in frozen) / whole)
+
+    def travels(self, shared: Params, server: Slots, client: int) -> Travels:
+        frozen = [name for name in server["layer"] if not self.on(name, server, client)]
+        return Travels(up={n: torch.zeros_like(shared[n], dtype=torch.bool) for n in frozen})
 
     def on(self, name: str, server: Slots, client: int) -> bool:
         """Whether the client trains that parameter in this round."""

@@ -6,7 +6,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -73,6 +73,13 @@ class Private:
         """The most that answers can vary: S² between clients, and n times the noise of the mean."""
         numbers = sum(value.numel() for value in sent.values() if value.is_floating_point())
         return self.clip**2 * (1 + numbers * self.noise**2 / answers)
+
+    def most(self, wait: int) -> None:
+        """However many are asked, the promise is the same."""
+
+    def secret(self) -> Private:
+        """As real clients may trust it: noise that can be drawn again hides nothing."""
+        return replace(self, key=None)
 
     def _noisy(self, update: Params, deviation: float, sent: Params, place: int) -> Params:
         if deviation == 0:

@@ -1,7 +1,8 @@
-"""What a private run shows of its answers: their noisy mean once, and nothing of a single one.
+"""What a run that hides its clients shows of their answers: the mean once, nothing of a single one.
 
 An algorithm that reads single answers, or takes the mean of some of them, would tell what the noise
-was added to hide. It is stopped with a sentence, also where a user wrote it.
+was added to hide, and has nothing to read under masks. It is stopped with a sentence, also where a
+user wrote it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def opened(answers: Sequence[Any]) -> list[Params]:
 
 def _refuse(what: str) -> NoReturn:
     raise ConfigError(
-        f"this algorithm {what}, so noise on the mean does not hide a client: use one that needs "
+        f"this algorithm {what}, so an average does not hide a client: use one that needs "
         "only the mean of all answers, such as FedAvg, FedRep or FedAdam"
     )
 
@@ -74,22 +75,34 @@ def _refuse(what: str) -> NoReturn:
 class Shown:
     """What a policy may see of an answer: when it came, and weights that stand for the mean."""
 
-    def __init__(self, answer: Any, shared: Params) -> None:
+    def __init__(self, answer: Any, shared: Params | None) -> None:
         self.client, self.time = answer.client, answer.time
-        self.samples, self.sent, self.shared = answer.samples, dict[str, Params](), shared
+        self.samples, self.sent, self._shared = answer.samples, dict[str, Params](), shared
+
+    @property
+    def shared(self) -> Params:
+        if self._shared is None:
+            raise ConfigError(
+                "this policy looks at the weights of single answers, which secure sums do not "
+                "show: use one that looks at times, such as Doubling"
+            )
+        return self._shared
 
     @property
     def loss(self) -> float:
         raise ConfigError(
-            "this policy looks at the losses of single clients, which a private run does not show: "
+            "this policy looks at the losses of single clients, which this run does not show: "
             "use one that looks at times or at the model, such as Doubling or Auto"
         )
 
 
-def shown(answers: Sequence[Any], sent: Params, after: Params, spread: float) -> list[Any]:
+def shown(answers: Sequence[Any], sent: Params, after: Params, spread: float | None) -> list[Any]:
     """Answers for a policy that estimates mean and spread from them: their mean is the model that
     everyone gets, and their variance the largest that clipping and noise allow. Both are known
-    without looking at a client, so what a policy makes of them tells nothing more."""
+    without looking at a client, so what a policy makes of them tells nothing more. Where nobody
+    knows their spread, they have no weights."""
+    if spread is None:
+        return [Shown(answer, None) for answer in answers]
     count = len(answers)
     even = count - count % 2
     side = math.sqrt(spread * (count - 1) / even) if even else 0.0

@@ -3,6 +3,7 @@
 from srpfl.clock.base import Clock, ComesAndGoes, Work
 from srpfl.clock.devices import DeviceProfiles
 from srpfl.clock.exponential import DynamicExponential, FixedExponential, IIDExponential
+from srpfl.clock.masked import Masked
 from srpfl.clock.phones import Dropouts, Phones
 from srpfl.clock.uneven import Equal, Pareto, TwoGroups
 
@@ -15,6 +16,7 @@ __all__ = [
     "Equal",
     "FixedExponential",
     "IIDExponential",
+    "Masked",
     "Pareto",
     "Phones",
     "TwoGroups",

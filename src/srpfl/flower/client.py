@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from srpfl.algorithms.base import Evaluation, client_state_of
+from srpfl.algorithms.summed import Secure
 from srpfl.core.initial import initial_model
-from srpfl.core.plan import cut
-from srpfl.core.slots import packed, unpacked
+from srpfl.core.pieces import Travels, cut
+from srpfl.core.plan import cut as cut_plans
+from srpfl.core.slots import Slots, packed, unpacked
 from srpfl.core.split import Params
 from srpfl.data.base import Federated
 from srpfl.engine import make_engine
@@ -35,7 +38,9 @@ from srpfl.flower.store import PersonalStore
 from srpfl.flower.wire import (
     DOING,
     HELLO,
+    MASKS,
     SETTLE,
+    TRAIN,
     Assignment,
     answer_record,
     read_assignment,
@@ -118,6 +123,15 @@ def client_app(
     def doing(message: Message, context: Context) -> Message:
         return Message(answer_record({"status": "nothing"}), reply_to=message)
 
+    @app.query(MASKS.split(".")[1])
+    def masks(message: Message, context: Context) -> Message:
+        from srpfl.flower.member import answered
+
+        assignment = read_assignment(message.content)
+        _owned(context, assignment)
+        said = answered(message.content, context, assignment)
+        return _reply(message, assignment, "done", said)
+
     @app.query(SETTLE.split(".")[1])
     def settle(message: Message, context: Context) -> Message:
         assignment = read_assignment(message.content)
@@ -141,6 +155,7 @@ class NodeWork:
     def __init__(
         self, message: Message, context: Context, experiment: Build, data: Data, usual: Computing
     ) -> None:
+        self.context = context
         self.message, self.assignment = message, read_assignment(message.content)
         ends = time.monotonic() + self.assignment.budget
         self.store = _owned(context, self.assignment)
@@ -153,7 +168,10 @@ class NodeWork:
         self.model = algorithm.prepared(model)
         parts = algorithm.split(self.model)
         sends = algorithm.sends(algorithm.server_state(parts))
-        self.shared, self.server = read_sent(message.content, packed(parts.shared, sends))
+        whole = message.metadata.message_type != TRAIN  # as evaluation needs it
+        self.travels = partial(_all if whole else algorithm.travels, client=self.assignment.client)
+        like = packed(parts.shared, sends)
+        self.shared, self.server = read_sent(message.content, like, self.travels)
         initial = packed(parts.personal, client_state_of(algorithm, parts))
         self.personal, self.own = unpacked(self.store.load(initial))
         self.wire = {**packed(parts.shared, sends), **initial}  # types that travel and are kept
@@ -178,6 +196,13 @@ class NodeWork:
         if kept:
             self.store.propose(kept, assignment.round + 1)
         sent = self._as_agreed(packed(local.reply.shared, local.reply.sent))
+        sent = cut(sent, self.travels(self.shared, self.server).up)
+        if isinstance(hides := self.algorithm.hides, Secure):
+            from srpfl.flower.member import masked
+
+            vector = hides.vector(self.shared, sent, local.loss)
+            sent = masked(self.message.content, self.context, assignment, vector)
+            return _reply(self.message, assignment, "done", {}, sent)
         result = {"loss": local.loss, "samples": local.samples, "part": part}
         return _reply(self.message, assignment, "done", result, sent)
 
@@ -193,7 +218,7 @@ class NodeWork:
         """What comes of the first part of the work, in tenths of it."""
         assignment, plans = self.assignment, self.algorithm.plans(self.model)
         if part < 1:
-            plans = cut(plans, self.data.size(assignment.client), part)
+            plans = cut_plans(plans, self.data.size(assignment.client), part)
         job = Job(
             seed=assignment.seed,
             round=assignment.round,
@@ -300,6 +325,10 @@ def _owned(context: Context, assignment: Assignment) -> PersonalStore:
     store = _store(context, assignment, assignment.name or client_name(context))
     store.check_owner()
     return store
+
+
+def _all(shared: Params, server: Slots, client: int) -> Travels:
+    return Travels()
 
 
 def _plain(value: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from flwr.serverapp import Grid
 
@@ -17,7 +18,7 @@ from srpfl.flower.experiment import Experiment
 from srpfl.flower.mail import Letter, Mail
 from srpfl.flower.parcels import Reply
 from srpfl.flower.roll import Numbers, Roll
-from srpfl.flower.wire import DOING, HELLO, TRAIN, Assignment, assignment_record, pack
+from srpfl.flower.wire import DOING, HELLO, MASKS, TRAIN, Assignment, assignment_record, pack
 
 ROLL_CALL = 2.0  # seconds between two looks at who is online ...
 SHARE = 0.1  # ... or more, such that they take no more than this part of the time
@@ -81,15 +82,19 @@ class Desk:
         round: int,
         sent: Params | None,
         *,
+        pieces: Callable[[int], Params | None] = lambda client: None,
         gradient: bool = False,
         parts: Mapping[int, float] | None = None,
         within: float = 0.0,
+        beside: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> tuple[int, set[int]]:
         """Write to clients; the letters' number and those that they are on their way to. Who is
-        not in ``parts`` is to do all of its work."""
+        not in ``parts`` is to do all of its work; some get only pieces of what is sent, or
+        something beside it."""
         batch = self.mail.batch()
         arrays = None if sent is None else pack(sent)
-        useful = self.patience.work if kind == TRAIN else self.patience.evaluation
+        patience = self.patience
+        useful = {TRAIN: patience.work, MASKS: patience.masks}.get(kind, patience.evaluation)
         letters = []
         for client in clients:
             assignment = Assignment(
@@ -109,7 +114,11 @@ class Desk:
             )
             node = self.roll.node_of[client]
             letter = Letter(node, kind, batch, client, assignment.counted, round)
-            letters.append((letter, assignment_record(assignment, arrays)))
+            masks = None if beside is None else beside.get(client)
+            own = pieces(client)
+            letters.append(
+                (letter, assignment_record(assignment, arrays if own is None else pack(own), masks))
+            )
         failed = self.mail.push(letters, useful=useful)
         for letter in failed:
             self.events.note("failed", "Flower took no message", client=letter.client, round=round)
@@ -121,9 +130,9 @@ class Desk:
         """See who is there and what has come: the answers to these letters, by client. Answers to
         older ones are dropped here."""
         self._call_the_roll()
-        began = time.perf_counter()
+        began = self.now()
         replies, strange, lost = self.mail.pull()
-        self._paused = time.perf_counter() - began
+        self._paused = self.now() - began
         for reply in strange:
             self.events.note("refused", f"node {reply.node} was not asked", round=self.round)
         for letter in lost:
@@ -166,9 +175,9 @@ class Desk:
     def _call_the_roll(self) -> None:
         if self.now() < self._calls:
             return
-        began = time.perf_counter()
+        began = self.now()
         new = self.roll.update(set(self._grid.get_node_ids()), self.round)
-        took = time.perf_counter() - began
+        took = self.now() - began
         self._calls = self.now() + max(ROLL_CALL, took / SHARE)
         batch = self.mail.batch()
         experiment = self.experiment

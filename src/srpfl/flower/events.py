@@ -16,7 +16,16 @@ from srpfl.runs.files import append
 FILE = "events.jsonl"
 LEVELS = ("debug", "info", "warning", "error")
 # What an operator should look at; everything else is the daily life of a federation.
-WARNINGS = {"refused", "failed", "lost", "outweighs", "few", "gone on", "not settled"}
+WARNINGS = {
+    "refused",
+    "failed",
+    "lost",
+    "outweighs",
+    "few",
+    "gone on",
+    "not settled",
+    "not unmasked",
+}
 
 
 def say(text: str, *, level: str = "info", kind: str = "note", **values: Any) -> None:

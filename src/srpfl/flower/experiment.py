@@ -31,6 +31,7 @@ class Patience:
     round: float = 3600.0  # for the answers of a round
     budget: float | None = None  # after which a client gives up; as long as the round by default
     evaluation: float = 600.0
+    masks: float = 60.0  # for each exchange of keys and shares, where answers are masked
     settling: float = 60.0  # at the end, for the last participants to hear that they counted
     tries: int = 3  # of a round that nobody answers
     poll: float = 0.5  # between two looks for answers: each costs the SuperLink some work
@@ -38,7 +39,7 @@ class Patience:
     def __post_init__(self) -> None:
         if self.few not in ("go on", "fail"):
             raise ConfigError(f"with too few clients a run can 'go on' or 'fail', not '{self.few}'")
-        for name in ("clients", "round", "evaluation", "settling", "poll", "tries"):
+        for name in ("clients", "round", "evaluation", "masks", "settling", "poll", "tries"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ConfigError(f"patience for '{name}' must be a positive number, not {value}")

@@ -62,8 +62,9 @@ class KeepingFlowerTransport(FlowerTransport):
         sent = packed(request.shared, request.server)
         wants, parts = request.wants_gradient, request.parts or (1.0,) * len(request.asked)
         given = dict(zip(request.asked, parts, strict=True))
+        pieces = self._pieces(request)
         _, reached = desk.post(
-            TRAIN, request.asked, request.round, sent, gradient=wants, parts=given
+            TRAIN, request.asked, request.round, sent, pieces=pieces, gradient=wants, parts=given
         )
         flights = [
             Flight(client, request.round, self._clock(), math.inf, given[client])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
@@ -15,7 +15,8 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from torch import nn
 
-from srpfl.algorithms.base import Evaluation, expected_reply, with_secret_noise
+from srpfl.algorithms.base import Algorithm, Evaluation, expected_reply, with_secrets
+from srpfl.algorithms.summed import Secure
 from srpfl.core.initial import initial_model
 from srpfl.core.split import Params
 from srpfl.engine.base import Score
@@ -27,6 +28,7 @@ from srpfl.flower.judging import judged, over_clients
 from srpfl.flower.keeping import KeepingFlowerTransport
 from srpfl.flower.roll import Numbers
 from srpfl.flower.status import Reporter
+from srpfl.flower.transport import FlowerTransport
 from srpfl.loop.evaluation import record_of
 from srpfl.loop.rounds import initial_state
 from srpfl.loop.running import Course, History, play_rounds
@@ -76,7 +78,7 @@ def serve(
 ) -> Run:
     """Play the experiment, or go on with it, and return the run. ``about`` goes into the status:
     which run of Flower's it is, and with which settings."""
-    algorithm, participation = with_secret_noise(experiment.algorithm), experiment.participation
+    algorithm, participation = with_secrets(experiment.algorithm), experiment.participation
     model = algorithm.prepared(
         initial_model(experiment.model, experiment.seed, pretrained=experiment.pretrained)
     )
@@ -104,7 +106,7 @@ def serve(
             now=now,
             sleep=sleep,
         )
-        transport = KeepingFlowerTransport(desk, replies=replies, trainable=parts.trainable)
+        transport = transport_of(algorithm, desk, replies, parts.trainable)
         if not experiment.has_keys:
             say("nodes are not authenticated: anyone who reaches the port can be any client")
         reporter = Reporter(folder.path, desk, about or {})
@@ -148,6 +150,19 @@ def serve(
         transport.finish()
         say(f"beside the rounds: {events.summary()}")
     return Run(config, history.rounds, history.evaluations, state)
+
+
+def transport_of(
+    algorithm: Algorithm, desk: Desk, replies: Params, trainable: Collection[str]
+) -> FlowerTransport:
+    """The way to nodes that the algorithm's answers need."""
+    hides = algorithm.hides
+    if not isinstance(hides, Secure):
+        return KeepingFlowerTransport(desk, replies=replies, trainable=trainable)
+    # Its libraries are needed by nobody else.
+    from srpfl.flower.masked import MaskedTransport
+
+    return MaskedTransport(desk, replies=replies, trainable=trainable, hides=hides)
 
 
 def identity(folder: Path) -> str:

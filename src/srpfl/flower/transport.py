@@ -7,8 +7,14 @@ are still at work are left alone until their answers, by then useless, have come
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+import torch
+
+from srpfl.algorithms.base import Algorithm
+from srpfl.core.pieces import cut, filled
 from srpfl.core.slots import packed
 from srpfl.core.split import Params
 from srpfl.engine.base import GRADIENT, Score
@@ -94,7 +100,14 @@ class FlowerTransport:
         left = 0.0 if deadline is None else max(0.0, deadline - (desk.now() - self._began))
         within = left if request.call.partial else 0.0
         batch, waiting = desk.post(
-            TRAIN, request.asked, request.round, sent, gradient=wants, within=within
+            TRAIN,
+            request.asked,
+            request.round,
+            sent,
+            pieces=self._pieces(request),
+            gradient=wants,
+            within=within,
+            beside=self._beside(request),
         )
         while True:
             came = desk.listen({batch})
@@ -192,19 +205,46 @@ class FlowerTransport:
             elif reply.malformed:
                 raise Refused(reply.malformed)
             else:
-                answer = read_answer(
-                    reply.content,
-                    request,
-                    self._expected_of(request),
-                    client=client,
-                    time=self.desk.now() - self._began,
-                    most=self._samples(client),
-                )
+                answer = self._read(client, reply, request, self.desk.now() - self._began)
                 self._answers[client], self._norms[client] = answer, norm(answer.shared)
         except Refused as error:
             self.events.note("refused", str(error), client=client, round=request.round)
         except GaveUp:
             self.events.note("gave up", client=client, round=request.round)
+
+    def _beside(self, request: Request) -> Mapping[int, Mapping[str, Any]]:
+        """What goes to each client beside what all of them get."""
+        return {}
+
+    def _read(self, client: int, reply: Reply, request: Request, time: float) -> Answer:
+        expected, most = self._expected_of(request), self._samples(client)
+        if not self._cuts:
+            return read_answer(
+                reply.content, request, expected, client=client, time=time, most=most
+            )
+        down, up = self.experiment.algorithm.travels(request.shared, request.server, client)
+        answer = read_answer(
+            reply.content, request, cut(expected, up), client=client, time=time, most=most
+        )
+        nothing = {name: torch.zeros_like(value) for name, value in request.shared.items()}
+        got = filled(cut(request.shared, down), down, nothing)
+        return replace(answer, shared=filled(answer.shared, up, got))
+
+    @property
+    def _cuts(self) -> bool:
+        """Whether clients get or send pieces of the shared part."""
+        return type(self.experiment.algorithm).travels is not Algorithm.travels
+
+    def _pieces(self, request: Request) -> Callable[[int], Params | None]:
+        """What each client gets instead of all that is sent; None: all of it."""
+
+        def own(client: int) -> Params | None:
+            if not self._cuts:
+                return None
+            down = self.experiment.algorithm.travels(request.shared, request.server, client).down
+            return packed(cut(request.shared, down), request.server) if down else None
+
+        return own
 
     def _samples(self, client: int) -> int:
         sizes = self.desk.roll.sizes.get(client)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
+from srpfl.core.pieces import Travels, cut, filled
 from srpfl.core.slots import Slots, unpacked
 from srpfl.core.split import Params
 
 HELLO, TRAIN, EVALUATE, SETTLE = "query.hello", "train", "evaluate", "query.settle"
-DOING = "query.doing"
+DOING, MASKS = "query.doing", "query.masks"
 PROTOCOL = 2  # of these records: both sides must speak the same
 
 
@@ -43,8 +45,15 @@ def pack(params: Params) -> ArrayRecord:
     )
 
 
-def assignment_record(assignment: Assignment, sent: ArrayRecord | None = None) -> RecordDict:
+def assignment_record(
+    assignment: Assignment,
+    sent: ArrayRecord | None = None,
+    masks: Mapping[str, Any] | None = None,
+) -> RecordDict:
+    """A letter: what is asked, the shared part, and what a secure sum needs."""
     content: dict[str, Any] = {"assignment": ConfigRecord(asdict(assignment))}
+    if masks is not None:
+        content["masks"] = ConfigRecord(dict(masks))
     return RecordDict(content if sent is None else {**content, "sent": sent})
 
 
@@ -54,14 +63,28 @@ def read_assignment(content: RecordDict) -> Assignment:
     return Assignment(**{name: value for name, value in given.items() if name in known})  # type: ignore[arg-type]
 
 
-def read_sent(content: RecordDict, like: Params) -> tuple[Params, Slots]:
-    """The shared part that the server sent, and its slots, held against the client's own model."""
+def read_sent(
+    content: RecordDict, like: Params, travels: Callable[[Params, Slots], Travels]
+) -> tuple[Params, Slots]:
+    """The shared part that the server sent, or the client's pieces of it with zeros around them,
+    and its slots, held against the client's own model."""
     arrays = content.array_records["sent"]
-    if {name: tuple(a.shape) for name, a in arrays.items()} != {
-        name: tuple(value.shape) for name, value in like.items()
-    }:
-        raise ValueError("the server's shared part does not fit this client's model")
-    return unpacked({n: torch.from_numpy(array.numpy().copy()) for n, array in arrays.items()})
+    shared, slots = unpacked(like)
+    found = {n: torch.from_numpy(array.numpy().copy()) for n, array in arrays.items()}
+    if arrays.keys() == like.keys():
+        pieces, server = unpacked(found)
+        down = travels(shared, server).down if _fits(server, slots) else {}
+        if _fits({"": pieces}, {"": cut(shared, down)}) and _fits(server, slots):
+            return filled(pieces, down, {n: torch.zeros_like(v) for n, v in shared.items()}), server
+    raise ValueError("the server's shared part does not fit this client's model")
+
+
+def _fits(one: Slots, other: Slots) -> bool:
+    forms = [
+        {(s, n): v.shape for s, part in each.items() for n, v in part.items()}
+        for each in (one, other)
+    ]
+    return forms[0] == forms[1]
 
 
 def answer_record(values: dict[str, Any], sent: Params | None = None) -> RecordDict:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from srpfl.algorithms.sealed import sealed, shown
 from srpfl.core.slots import Slots
 from srpfl.core.split import Params
-from srpfl.errors import DivergedError
+from srpfl.errors import ConfigError, DivergedError
 from srpfl.loop.flights import keep
 from srpfl.loop.transport import (
     Arrival,
@@ -46,6 +46,7 @@ def play(
 ) -> tuple[State, RoundRecord]:
     """Play one round and return the state after it, with the round's record."""
     call = participation.call(state.memory, state.round, transport.population)
+    call = hidden(algorithm, participation, call)
     hear = keep if call.late == "keep" else drop
     heard = hear(state, call, algorithm, participation, transport, seed)
     answers, duration = heard.answers, heard.duration
@@ -84,6 +85,21 @@ def play(
         lost=list(heard.lost),
     )
     return after, record
+
+
+def hidden(algorithm: Updates, participation: Participation, call: Call) -> Call:
+    """The call as what hides the answers allows it: masks bear only so many late ones."""
+    most = None if algorithm.hides is None else algorithm.hides.most(call.wait)
+    if most is None:
+        return call
+    if participation.wants_gradient or algorithm.wants_gradient:
+        raise ConfigError("gradients of single clients are wanted, which secure sums do not show")
+    if call.late == "keep" or call.partial or call.deadline is not None:
+        raise ConfigError(
+            "masks are for one round and all of its work: secure sums need a policy that waits for "
+            "a number of answers and drops late ones, such as Doubling"
+        )
+    return replace(call, ask=min(call.ask, most))
 
 
 def drop(

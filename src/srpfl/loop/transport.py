@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from srpfl.algorithms.base import Answered
 from srpfl.algorithms.private import Private
+from srpfl.algorithms.summed import Secure
 from srpfl.core.randomness import stream
 from srpfl.core.slots import Slots
 from srpfl.core.split import Params
@@ -63,7 +64,7 @@ class Updates(Protocol):
     def wants_gradient(self) -> bool: ...
 
     @property
-    def hides(self) -> Private | None: ...
+    def hides(self) -> Private | Secure | None: ...
 
     @property
     def wire(self) -> str: ...

@@ -15,11 +15,14 @@ The server is honest but curious, and at most t − 1 of the N collude with it.
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
+from cryptography.fernet import InvalidToken
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -31,12 +34,13 @@ from flwr.common.secure_aggregation.crypto.symmetric_encryption import (
 )
 from numpy.typing import NDArray
 
-from srpfl.algorithms.averages import FRACTION
+from srpfl.algorithms import summed
 from srpfl.errors import SrpflError
 
 Numbers = NDArray[np.float64]
 Masked = NDArray[np.uint64]  # sums wrap around at 2^64
 CURVE = ec.SECP256R1()
+SHARE = 52  # bytes of a share of 32 bytes, as Flower makes them
 
 
 class SecureSumError(SrpflError):
@@ -49,14 +53,18 @@ def fixed_point(values: Numbers) -> Masked:
     >>> real(fixed_point(np.array([0.5, -1.25])) + fixed_point(np.array([1.0, 1.0])))
     array([ 1.5 , -0.25])
     """
-    if not bool((np.abs(values) < 2.0 ** (62 - FRACTION)).all()):
-        raise SecureSumError("an answer is too large for the fixed point of the secure sum")
-    return np.rint(values * 2.0**FRACTION).astype(np.int64).view(np.uint64)
+    return np.asarray(summed.fixed_point(torch.from_numpy(values)).numpy().view(np.uint64))
 
 
 def real(total: Masked) -> Numbers:
     """The inverse of :func:`fixed_point`, for sums that fit."""
-    return np.asarray(total.view(np.int64) / 2.0**FRACTION)
+    return np.asarray(total.view(np.int64) / 2.0**summed.FRACTION)
+
+
+def threshold_of(members: int) -> int:
+    """How many must be left to take masks off: more than half, so that a server cannot get two
+    different lists of those who count revealed."""
+    return members // 2 + 1
 
 
 @dataclass(frozen=True)
@@ -72,17 +80,18 @@ class Member:
     """One client in one round. Its secrets never leave it but as shares in sealed letters."""
 
     name: int
-    _letters: ec.EllipticCurvePrivateKey = field(default_factory=lambda: _private(_scalar()))
-    _scalar: bytes = field(default_factory=lambda: _scalar())
+    _letters: bytes = field(default_factory=lambda: _scalar())  # the private key of letters
+    _scalar: bytes = field(default_factory=lambda: _scalar())  # that of masks
     _own: bytes = field(default_factory=lambda: secrets.token_bytes(32))  # the second mask's seed
     _keys: Mapping[int, Keys] = field(default_factory=dict)
     _threshold: int = 0
-    _held: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # others' shares
+    _peers: set[int] = field(default_factory=set)  # with whom it has masks
+    _held: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # shares, its own too
     _revealed: bool = False
 
     def introduce(self) -> Keys:
         """First letter to the server: the public keys."""
-        return Keys(_public(self._letters), _public(_private(self._scalar)))
+        return Keys(_public(_private(self._letters)), _public(_private(self._scalar)))
 
     def share(self, keys: Mapping[int, Keys], threshold: int) -> dict[int, bytes]:
         """Second: for each other member, sealed for it, shares of the two secrets."""
@@ -90,6 +99,10 @@ class Member:
             raise SecureSumError(
                 f"{threshold} of {len(keys)} members may reveal masks: it must be more than half"
             )
+        if len(keys) < summed.FEWEST or keys[self.name] != self.introduce():
+            raise SecureSumError("the server's list of members is not one to add up with")
+        if self._held:
+            raise SecureSumError("a member shares its secrets once")
         self._keys, self._threshold = dict(keys), threshold
         names = sorted(keys)
         of_masks = create_shares(self._scalar, threshold, len(names))
@@ -99,25 +112,34 @@ class Member:
             if name == self.name:
                 self._held[name] = (of_masks[place], of_own[place])
             else:
-                both = len(of_masks[place]).to_bytes(4) + of_masks[place] + of_own[place]
+                both = of_masks[place] + of_own[place]
                 letters[name] = encrypt(self._letter_key(name), both)
         return letters
 
     def receive(self, letters: Mapping[int, bytes]) -> None:
-        """The others' letters, by sender. Only members whose letter is here are masked with."""
-        for name, letter in letters.items():
-            both = decrypt(self._letter_key(name), letter)
-            length = int.from_bytes(both[:4])
-            self._held[name] = (both[4 : 4 + length], both[4 + length :])
-        if len(self._held) < self._threshold:
+        """The others' letters, by sender. Only members whose letter is here are masked with. A
+        letter that cannot be read is its sender's fault, and no reason to stop."""
+        strange = letters.keys() - self._keys.keys()
+        if strange or self._peers:
+            raise SecureSumError("the server's letters are not those of this round's members")
+        self._peers = set(letters) - {self.name}
+        for name in self._peers:
+            try:
+                both = decrypt(self._letter_key(name), letters[name])
+            except InvalidToken:
+                continue
+            if len(both) == 2 * SHARE:
+                self._held[name] = (both[:SHARE], both[SHARE:])
+        if len(self._peers) + 1 < self._threshold:
             raise SecureSumError("too few members are left for a secure sum")
 
     def mask(self, values: Masked) -> Masked:
         """Third: the answer under one mask for each pair, which cancel, and one of its own."""
+        if not self._peers:
+            raise SecureSumError("there is nobody to add up with")
         total = values + _stream(self._own, len(values))
-        for name in self._held:
-            if name != self.name:
-                total += _pair(self._scalar, self._keys[name].masks, self.name, name, len(values))
+        for name in self._peers:
+            total += _pair(self._scalar, self._keys[name].masks, self.name, name, len(values))
         return total
 
     def reveal(self, counted: Sequence[int]) -> dict[int, bytes]:
@@ -125,14 +147,39 @@ class Member:
         who do not. Never both of one member, and never for fewer than the threshold."""
         if self._revealed:
             raise SecureSumError("a member reveals its shares once: a second list could unmask one")
-        if len(set(counted) & self._held.keys()) < self._threshold:
+        if len(set(counted) & (self._peers | {self.name})) < self._threshold:
             raise SecureSumError("too few answers count for a secure sum")
         self._revealed = True
         wanted = set(counted)
         return {name: held[name in wanted] for name, held in self._held.items()}
 
+    def dump(self) -> bytes:
+        """All of it, for the same client's next letter. Secret."""
+        keys = {n: [k.letters.hex(), k.masks.hex()] for n, k in self._keys.items()}
+        held = {n: [one.hex(), other.hex()] for n, (one, other) in self._held.items()}
+        secret = [each.hex() for each in (self._letters, self._scalar, self._own)]
+        rest = [self._threshold, sorted(self._peers), self._revealed]
+        return json.dumps([self.name, secret, keys, held, rest]).encode()
+
+    @classmethod
+    def load(cls, dumped: bytes) -> Member:
+        """The member that was dumped."""
+        name, secret, keys, held, (threshold, peers, revealed) = json.loads(dumped)
+        letters, scalar, own = map(bytes.fromhex, secret)
+        return cls(
+            name,
+            letters,
+            scalar,
+            own,
+            {int(n): Keys(bytes.fromhex(a), bytes.fromhex(b)) for n, (a, b) in keys.items()},
+            threshold,
+            set(peers),
+            {int(n): (bytes.fromhex(a), bytes.fromhex(b)) for n, (a, b) in held.items()},
+            revealed,
+        )
+
     def _letter_key(self, name: int) -> bytes:
-        return generate_shared_key(self._letters, _loaded(self._keys[name].letters))
+        return generate_shared_key(_private(self._letters), _loaded(self._keys[name].letters))
 
 
 def unmasked(
@@ -141,20 +188,40 @@ def unmasked(
     revealed: Sequence[Mapping[int, bytes]],
     threshold: int,
 ) -> Masked:
-    """The server's part: the sum of the answers that count, from masked ones and shares."""
+    """The server's part: the sum of the answers that count, from masked ones and shares. ``keys``
+    are those of all who have masks in it."""
     if len(revealed) < threshold:
         raise SecureSumError(f"{len(revealed)} of {threshold} members needed revealed their shares")
-    shares = list(revealed)[:threshold]
     total = np.sum([*masked.values()], axis=0, dtype=np.uint64)
     length = total.size
-    for name in sorted(shares[0]):
-        secret = combine_shares([each[name] for each in shares])
+    for name in sorted(keys):
+        secret = _combined([each[name] for each in revealed if name in each], threshold)
         if name in masked:
             total -= _stream(secret, length)
         else:  # a late one: its masks with each that counts are still in the sum
             for other in masked:
                 total += _pair(secret, keys[other].masks, name, other, length)
     return np.asarray(total)
+
+
+def _combined(shares: Sequence[bytes], threshold: int) -> bytes:
+    if len(shares) < threshold or any(len(share) != SHARE for share in shares):
+        raise SecureSumError("shares of a member's secret are missing")
+    try:
+        secret = combine_shares(list(shares[:threshold]))
+    except ValueError:
+        secret = b""
+    if len(secret) != 32:
+        raise SecureSumError("shares of a member's secret do not fit together")
+    return secret
+
+
+def well_formed(keys: Keys) -> bool:
+    """Whether they are keys at all."""
+    try:
+        return all(map(_loaded, (keys.letters, keys.masks)))
+    except (ValueError, TypeError):
+        return False
 
 
 def secure_sum(
@@ -168,7 +235,7 @@ def secure_sum(
     array([4.])
     """
     names = sorted(answers)
-    least = threshold or len(names) // 2 + 1
+    least = threshold or threshold_of(len(names))
     members = {name: Member(name) for name in names}
     keys = {name: member.introduce() for name, member in members.items()}
     letters = {name: member.share(keys, least) for name, member in members.items()}
