@@ -224,6 +224,7 @@ def test_a_sweep_on_ray_is_that_in_turn_also_if_a_worker_is_killed(tmp_path: Pat
         time.sleep(0.02)
     os.kill(int(next(out.rglob(".worker")).read_text().split()[1]), signal.SIGKILL)
     said, _ = process.communicate(timeout=200)
+    assert said.startswith("{"), said  # and nothing of Ray's
     assert json.loads(said)["complete"]
     turn = srpfl.sweep(study, out=tmp_path / "turn", on="turn")
     for row in turn.rows:

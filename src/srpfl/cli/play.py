@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +26,8 @@ def play(
     watchers: Sequence[Watcher] = (),
 ) -> Run:
     """One run with a progress line."""
-    with ProgressLine(hidden=quiet) as line:
+    # Standard output belongs to the result, and Ray would say there that a worker has died.
+    with contextlib.redirect_stdout(sys.stderr), ProgressLine(hidden=quiet) as line:
         return options.play(config, out, resume=resume, sync=sync, watchers=[line, *watchers])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -46,7 +47,8 @@ def sweep(
     from srpfl.sweeps.live import live_table
 
     choices: Any = {"out": out, "on": on, "workers": workers, "together": together}
-    with live_table(hidden=quiet) as watch:
+    # Standard output belongs to the result, and Ray would say there that a worker has died.
+    with contextlib.redirect_stdout(sys.stderr), live_table(hidden=quiet) as watch:
         done = play(study, **choices, watch=watch)
     if as_json:
         print(json.dumps(_told(done)))

@@ -54,9 +54,10 @@ def connected(cpus: int | None = None) -> Any:
     try:
         with _our_signals():
             _connect(ray, address, cpus)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # Ray raises many kinds, also a bare Exception
         where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
-        reason, advice = str(error).strip().split("\n")[0], f"check {ADDRESS}"
+        advice = f"check {ADDRESS}" if address else "try again, or take engine='workers'"
+        reason = str(error).strip().split("\n")[0]
         if "AuthenticationError" in str(error.__cause__):
             reason, advice = "it wants a token", "set RAY_AUTH_MODE=token, as Ray's manual says"
         raise ConfigError(f"cannot reach {where} ({reason}): {advice}") from error
