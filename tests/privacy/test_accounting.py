@@ -33,7 +33,7 @@ def test_noise_is_made_for_an_epsilon(wanted: float) -> None:
     assert epsilon(noise_for(wanted, 40), 40) == pytest.approx(wanted, rel=1e-6)
 
 
-def test_a_second_library_composes_rounds_to_the_same() -> None:
+def test_the_librarys_numerical_accountant_composes_rounds_to_the_same() -> None:
     from dp_accounting import GaussianDpEvent
     from dp_accounting.pld import PLDAccountant
 

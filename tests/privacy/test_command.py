@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command import srpfl
-from srpfl.studies.private import draw, study
+from srpfl.studies.private import TRIAL, draw, search, study
 
 pytest.importorskip("dp_accounting", reason="srpfl[privacy] is not installed")
 TINY = {"data": "digits", "partition": "shards", "clients": 6, "model": "auto", "rounds": 2}
@@ -32,9 +32,12 @@ def test_a_run_without_noise_is_told_so_in_a_sentence(tmp_path: Path) -> None:
 def test_the_study_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("srpfl.studies.private.NETWORK", {})
     small = {**TINY, "evaluate_at": "2"}
-    rows = study(tmp_path / "runs", [0], [8.0, float("inf")], **small)
+    rows = study(tmp_path / "runs", [0], [8.0, float("inf")], clip=0.3, **small)
     assert [row["policy"] for row in rows] == ["fedrep", "srpfl", "auto"] * 2
     assert json.dumps(rows)
+    found = search(tmp_path / "runs", clips=(0.3,), **small)  # on a seed that is not reported
+    assert 0 <= found[0.3] <= 1
+    assert (tmp_path / "runs" / f"auto-4-clip0.3-seed{TRIAL}").is_dir()
     assert rows[0]["epsilon"] == pytest.approx(8.0, rel=1e-3)
     draw(rows, tmp_path / "privacy.png")
     assert (tmp_path / "privacy.png").stat().st_size > 1000

@@ -4,13 +4,18 @@
 
 FEMNIST by writer, one hidden layer, client-level privacy with noise on the sum of each round. Every
 policy plays as many rounds, so every client is promised the same ε.
+
+The norm to which updates are cut is the one with the best mean accuracy of the three policies at
+ε = 4, on a seed that is not reported. That search costs privacy too, which the ε here does not
+count. Beside it: SRPFL with larger first stages.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,7 +29,11 @@ from srpfl.runs.results import Results
 
 POLICIES = {"fedrep": "everyone", "srpfl": "doubling", "auto": "auto"}
 EPSILONS = (1.0, 4.0, 8.0, float("inf"))
-CLIP = 0.3  # the best of 0.3, 1 and 3 for fedrep at ε = 8, seed 0; the search is not counted
+CLIPS = (0.1, 0.3, 1.0)
+TRIAL = 100  # the seed of the search: not one of those that are reported
+SEARCHED = 4.0  # ε of the search
+STARTS = {"srpfl, n0 = 188": 188}  # 37 is a tenth of all, srpfl's usual one
+STARTED = (1.0, 4.0)  # ε of those
 OPTIONS: dict[str, Any] = {
     "data": "femnist",
     "partition": "natural",
@@ -35,34 +44,51 @@ OPTIONS: dict[str, Any] = {
     "body_epochs": 1,
     "tuning_epochs": 3,
     "rounds": 30,
-    "evaluate_at": "1,5,10,15,20,25,30",
+    "evaluate_at": "15,30",
 }
 NETWORK = {"inputs": 784, "hidden": [32], "classes": 62}
 COLOURS = {"fedrep": "#D55E00", "srpfl": "#0072B2", "auto": "#009E73"}
 
 
-def config(policy: str, wanted: float, seed: int, **changes: Any) -> Config:
+def config(policy: str, wanted: float, seed: int, clip: float, **changes: Any) -> Config:
     """One run's options."""
     options = {**OPTIONS, **changes}
     noise = 0.0 if wanted == float("inf") else noise_for(wanted, int(options["rounds"]))
-    chosen = {"model": NETWORK, "algorithm": {"average": f"private:{CLIP},{noise:.6f}"}}
-    own = {"participation": POLICIES[policy], "seed": seed, "set": chosen}
-    return Config.of({**options, **own}, source="the study of privacy")
+    chosen = {"model": NETWORK, "algorithm": {"average": f"private:{clip},{noise:.6f}"}}
+    own = {"participation": POLICIES.get(policy, "doubling"), "start": STARTS.get(policy)}
+    return Config.of({**options, **own, "seed": seed, "set": chosen}, source="the study of privacy")
 
 
 def study(
-    runs: Path, seeds: Sequence[int], epsilons: Sequence[float] = EPSILONS, **changes: Any
+    runs: Path,
+    seeds: Sequence[int],
+    epsilons: Sequence[float] = EPSILONS,
+    policies: Iterable[str] = POLICIES,
+    *,
+    clip: float,
+    **changes: Any,
 ) -> list[dict[str, Any]]:
     """Play what the folder does not hold yet; a row for each policy, ε and seed."""
     rows = []
-    for seed in seeds:
-        for wanted in epsilons:
-            for policy in POLICIES:
-                chosen = config(policy, wanted, seed, **changes)
-                run = play_or_resume(chosen, runs / f"{policy}-{wanted:g}-seed{seed}")
-                rows.append({"policy": policy, "wanted": str(wanted), "seed": seed, **_told(run)})
-                print(f"{policy}, ε = {wanted:g}, seed {seed}: {rows[-1]['accuracy']:.3f}")
+    for seed, wanted, policy in product(seeds, epsilons, policies):
+        chosen = config(policy, wanted, seed, clip, **changes)
+        run = play_or_resume(chosen, runs / f"{policy}-{wanted:g}-clip{clip:g}-seed{seed}")
+        rows.append({"policy": policy, "wanted": str(wanted), "seed": seed, **_told(run)})
+        print(
+            f"{policy}, ε = {wanted:g}, clip {clip:g}, seed {seed}: {rows[-1]['accuracy']:.3f}",
+            flush=True,
+        )
     return rows
+
+
+def search(runs: Path, clips: Sequence[float] = CLIPS, **changes: Any) -> dict[float, float]:
+    """The mean accuracy of all policies for each norm, on the seed of the search."""
+    return {
+        clip: fmean(
+            row["accuracy"] for row in study(runs, [TRIAL], [SEARCHED], clip=clip, **changes)
+        )
+        for clip in clips
+    }
 
 
 def _told(run: Results) -> dict[str, Any]:
@@ -73,6 +99,7 @@ def _told(run: Results) -> dict[str, Any]:
         "noise": noise,
         "accuracy": run.scores[-1].value,
         "time": run.time(0.0),
+        "curve": [(score.time, score.value) for score in run.scores],
         "n": [len(record.participants) for record in run.rounds],
     }
 
@@ -109,10 +136,16 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/private"))
     parser.add_argument("--out", type=Path, default=Path("results/privacy"))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--clip", type=float, help="this norm, without a search for it")
     given = parser.parse_args()
-    rows = study(given.runs, range(given.seeds), data_dir=given.data_dir)
+    searched = {} if given.clip else search(given.runs, data_dir=given.data_dir)
+    clip = given.clip or max(searched, key=lambda clip: searched[clip])
+    seeds, same = range(given.seeds), {"clip": clip, "data_dir": given.data_dir}
+    rows = study(given.runs, seeds, **same)
+    starts = study(given.runs, seeds, STARTED, STARTS, **same)
     given.out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"clip": CLIP, "delta": DELTA, "options": OPTIONS, "rows": rows}, indent=1)
+    found = {"clip": clip, "searched": searched, "delta": DELTA, "options": OPTIONS}
+    text = json.dumps({**found, "rows": rows, "starts": starts}, indent=1)
     (given.out / "privacy.json").write_text(text + "\n")
     draw(rows, given.out / "privacy.png")
 
