@@ -41,7 +41,7 @@ from . import zoo
 
 CLASSES = 4
 EQUAL = (12, 12, 12, 12)
-UNEQUAL = (3, 31, 12, 7, 18, 31)
+UNEQUAL = (3, 16, 12, 7, 9, 16)
 
 
 def images(sizes: Sequence[int], transform: Transform = Transform(), *, seed: int = 0) -> Pooled:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import pytest
@@ -121,8 +122,10 @@ class PretendedDevice(TorchDispatchMode):
             raise CaptureError(f"{func} draws from PyTorch's stream while a graph is captured")
 
 
+@cache
 def registered() -> torch.library.Library:
-    """What ``torch.tensor(numbers, device="pretend")`` is made of: no mode sees it."""
+    """What ``torch.tensor(numbers, device="pretend")`` is made of: no mode sees it. Not done before
+    it is needed, because a process that has such a device cannot be forked any more."""
     registration._setup_privateuseone_for_python_backend(NAME)
     library = torch.library.Library("aten", "IMPL")
 
@@ -136,9 +139,6 @@ def registered() -> torch.library.Library:
     library.impl("empty_strided", empty_strided, "PrivateUse1")
     library.impl("_copy_from", copy_from, "PrivateUse1")
     return library
-
-
-LIBRARY = registered()
 
 
 def tensors(tree: Any) -> list[Tensor]:
