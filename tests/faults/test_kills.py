@@ -31,7 +31,9 @@ POLICIES = ("everyone", "auto", "fedbuff")  # of methods whose name implies none
 TAG = b"SRPFL_NURSERY=%d"
 RECORDS = ("config.json", "rounds.jsonl", "evaluations.jsonl")
 LEFT = 5.0  # seconds after which nothing of a killed run may be there any more
+RAYS = 60.0  # and nothing of Ray's own, which ends by its own means
 # Ray's own, before and after they have given themselves a name; they take longer, see below.
+OF_RAY = re.compile(rb"^ray::|/ray/")
 AGENTS = re.compile(rb"dashboard/agent.py|runtime_env/agent/main.py|^ray::\w+Agent")
 
 
@@ -146,22 +148,34 @@ def workers_of(number: int) -> list[int]:
     return living(1, number)
 
 
-def tagged(number: int) -> list[int]:
-    """Processes that a run has started in a session of their own, as Ray does; without Ray's
-    agents, which seek their dead server for up to a minute and hold nothing of ours."""
-    found = []
+def marked(number: int) -> set[int]:
+    """Processes that were started with a run's mark in their environment, wherever they are now."""
+    found = set()
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if TAG % number in (entry / "environ").read_bytes().split(b"\0"):
-                named = (entry / "cmdline").read_bytes()
-                found += [] if AGENTS.search(named) else [int(entry.name)]
-    return [each for each in found if lives(each)]
+                found.add(int(entry.name))
+    return {each for each in found if lives(each)}
+
+
+def called(number: int) -> bytes:
+    """The command of a process; nothing if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{number}/cmdline").read_bytes()
+    return b""
 
 
 def nothing_is_left(number: int) -> None:
-    deadline = time.monotonic() + LEFT
-    while left := {*living(3, number), *tagged(number)}:
-        assert time.monotonic() < deadline, f"left: {left}"
+    """Ray's agents are left out: they seek their dead server for a minute or so, and hold nothing
+    of ours."""
+    began = time.monotonic()
+    while True:
+        names = {each: called(each) for each in {*living(3, number), *marked(number)}}
+        there = {each: name for each, name in names.items() if name and not AGENTS.search(name)}
+        if not there:
+            return
+        wait = RAYS if all(map(OF_RAY.search, there.values())) else LEFT
+        assert time.monotonic() < began + wait, f"left: {there}"
         time.sleep(0.02)
 
 

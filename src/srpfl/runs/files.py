@@ -78,7 +78,7 @@ def _opened(path: Path, *, most: int) -> Iterator[IO[bytes]]:
 def largest() -> int:
     """Bytes that a file of records may have; one line or one text, a quarter of it. A run of 10,000
     clients for 1,000 rounds has a quarter of a gibibyte. This is what bounds the memory that
-    anybody's folder can take: 25 times as much, where all of it is empty lists."""
+    anybody's folder can take: 64 times as much, where all of it is empty dicts."""
     told = os.environ.get(MAX_GIB, "1")
     try:
         return max(1024, int(float(told) * GIB))
