@@ -112,7 +112,14 @@ def xavier() -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("make", [ones, xavier])
+def moved() -> nn.Module:
+    """Of the usual spread, around another mean."""
+    model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3))
+    nn.init.uniform_(model[0].weight, 0.5, 1.5)
+    return model
+
+
+@pytest.mark.parametrize("make", [ones, xavier, moved])
 def test_an_instance_with_weights_of_its_own_is_warned_about(make: Any) -> None:
     with pytest.warns(srpfl.SrpflWarning, match="pretrained=True keeps them"):
         tiny.simulate(model=make(), rounds=1)

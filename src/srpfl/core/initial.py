@@ -81,8 +81,8 @@ def check_start(model: nn.Module) -> None:
 
 
 def _another_start(now: torch.Tensor, fresh: torch.Tensor) -> bool:
-    """Whether weights cannot well be what a layer begins with: other constants, or another
-    spread."""
+    """Whether weights cannot well be what a layer begins with: other constants, another mean or
+    another spread."""
     if fresh.numel() < 2 or now.shape != fresh.shape or not fresh.is_floating_point():
         return False
     spread = float(fresh.double().std(correction=0))
@@ -90,6 +90,8 @@ def _another_start(now: torch.Tensor, fresh: torch.Tensor) -> bool:
         return not torch.allclose(now, fresh)
     if fresh.numel() < ENOUGH:
         return False
+    if abs(float(now.double().mean() - fresh.double().mean())) > 9 * spread / fresh.numel() ** 0.5:
+        return True
     ratio = float(now.double().std(correction=0)) / spread
     slack = 1 + 6 / fresh.numel() ** 0.5  # both are samples
     return not 1 / (1.1 * slack) < ratio < 1.1 * slack
