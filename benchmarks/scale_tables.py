@@ -40,9 +40,11 @@ def gpus(rows: list[dict[str, Any]]) -> str:
 
 
 def tables() -> list[str]:
-    cells = json.loads((RESULTS / "costs.json").read_text())
-    scaled = json.loads((RESULTS / "cluster.json").read_text())["scaled"]["rows"]
-    return [costs(cells), gpus(scaled)]
+    found = [costs(json.loads((RESULTS / "costs.json").read_text()))]
+    cluster = RESULTS / "cluster.json"
+    if cluster.exists():
+        found.append(gpus(json.loads(cluster.read_text())["scaled"]["rows"]))
+    return found
 
 
 if __name__ == "__main__":

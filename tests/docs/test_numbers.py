@@ -70,6 +70,14 @@ def test_the_results_follow_from_their_records(tmp_path: Path) -> None:
             assert (folder / name).read_text() == text, f"{folder.name}/{name}"
 
 
+def test_the_tables_of_scale_are_those_of_the_measurements() -> None:
+    told = [sys.executable, str(ROOT / "benchmarks" / "scale_tables.py")]
+    tables = subprocess.run(told, capture_output=True, text=True, check=True).stdout
+    page = (ROOT / "docs" / "scale.md").read_text()
+    for table in tables.strip().split("\n\n"):
+        assert table.strip() in page
+
+
 def test_the_deployments_table_is_that_of_its_records() -> None:
     folder = ROOT / "results" / "flower"
     text = (folder / "README.md").read_text()
