@@ -238,7 +238,53 @@ class Branching(nn.Module):
         return outputs
 
 
-@pytest.mark.parametrize("kind", [Branching, Careless])
+class Centred(nn.Module):
+    """What it makes of a sample depends on the others of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.body(x)
+        outputs: Tensor = self.head(hidden - hidden.mean(0))
+        return outputs
+
+
+class Counting(nn.Module):
+    """Counts its passes in training in a buffer of its own, in place."""
+
+    passes: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.count()
+        outputs: Tensor = self.head(self.body(x).relu())
+        return outputs
+
+    def count(self) -> None:
+        self.passes += 1
+
+
+class CountingAnew(Counting):
+    """The same, with a new buffer each time."""
+
+    def count(self) -> None:
+        self.passes = self.passes + 1
+
+
+@pytest.mark.parametrize("kind", [Counting, CountingAnew])
+def test_buffers_that_a_model_sets_begin_at_what_was_sent_and_are_averaged(kind: Any) -> None:
+    run = tiny.simulate(model=kind(), rounds=4)
+    assert float(shared(run)["passes"]) == 4 * 3 * 2  # rounds, epochs, batches of 12 samples
+
+
+@pytest.mark.parametrize("kind", [Branching, Careless, Centred, Counting, CountingAnew])
 def test_what_cannot_be_stacked_is_trained_one_client_after_another_and_said(kind: Any) -> None:
     plain = tiny.simulate(model=kind(), engine="loop")
     with pytest.warns(srpfl.SrpflWarning, match="clients are trained one after another"):
@@ -297,5 +343,7 @@ def test_a_model_that_does_not_fit_the_data_is_one_sentence() -> None:
         )
     with pytest.raises(ConfigError, match="Dimension out of range"):
         tiny.simulate(model=nn.Sequential(nn.Flatten(2), nn.Linear(4, 4), nn.Linear(4, 3)))
+    with pytest.raises(ConfigError, match="holds complex numbers"):
+        tiny.simulate(model=nn.Sequential(nn.Linear(4, 4, dtype=torch.cfloat), nn.Linear(4, 3)))
     with pytest.raises(ConfigError, match="has no values yet"):
         tiny.simulate(model=nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 3)))

@@ -34,6 +34,11 @@ def check_fit(model: nn.Module, data: Federated, task: Task) -> None:
             raise ConfigError(
                 f"'{name}' has no values yet: give the model its sizes, on a real device"
             )
+        if value.is_complex():
+            raise ConfigError(
+                f"'{name}' holds complex numbers, which cannot be trained here: keep its real and "
+                "imaginary parts as two parameters"
+            )
     two = probe(data)
     try:
         with one_thread(), torch.random.fork_rng(devices=[]), torch.no_grad():

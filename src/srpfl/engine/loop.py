@@ -13,7 +13,7 @@ from srpfl.core.devices import on_gpu
 from srpfl.core.plan import Phase, Plan
 from srpfl.core.rules import ABOUT, STEPS, Gradient, LossAndGradient, RuleState, kept, resumed
 from srpfl.core.slots import Given, Reply, Slots, Trained, about
-from srpfl.core.split import Params, combine, fixed_of
+from srpfl.core.split import Params, combine, fixed_of, trainable
 from srpfl.core.trees import Tree, take
 from srpfl.data.base import Federated
 from srpfl.data.joined import joined
@@ -48,7 +48,7 @@ class LoopEngine:
         net = with_noted_statistics(with_keyed_dropout(model))
         self.model = net.to(device=self.device, dtype=self.dtype)
         self.forward = self.precision.called(self.model, fixed_of(self.model))
-        self.keys = key_names(self.model)
+        self.keys, self.trainable = key_names(self.model), trainable(self.model)
         self.data, self.task = joined(data), task
         self.draws_itself = draws_itself(model, data)
 
@@ -63,7 +63,7 @@ class LoopEngine:
     def _train(self, job: Job, place: int) -> Local:
         x, y = self._samples("train", job, place)
         given = self._given(job, place, len(y))
-        state, own = combine(given.shared, given.personal), dict(given.own)
+        state, own = self._state(given), dict(given.own)
         gradient = self._full_gradient(job, state, x, y) if job.wants_gradient else {}
         loss, steps = self._carry_out(job, place, given, state, own, x, y)
         trained = Trained(
@@ -83,7 +83,7 @@ class LoopEngine:
 
     def _test(self, job: Job, place: int) -> Score:
         given = self._given(job, place, self.data.size(self._number(job, place)))
-        state = combine(given.shared, given.personal)
+        state = self._state(given)
         if any(plan.phases for plan in job.plans):
             x, y = self._samples("train", job, place)
             self._carry_out(job, place, given, state, {}, x, y)
@@ -111,7 +111,7 @@ class LoopEngine:
         for plan, numbers in zip(job.plans, numbered_phases(job.plans), strict=True):
             at = state
             if plan.slot is not None:
-                at = {**combine(given.shared, given.personal), **own[plan.slot]}
+                at = {**self._state(given), **own[plan.slot]}
             loss, taken, moments = self._do(job, place, plan, numbers, at, seen, x, y)
             losses.append(loss)
             own.update({slot: {**own[slot], **moments.get(slot, {})} for slot in plan.keeps})
@@ -219,6 +219,11 @@ class LoopEngine:
         params = {name: state[name] for name in names}
         inputs = self.data.transform.prepare(x, self.dtype)
         return self._loss_and_gradient(state, params, inputs, y)[1]
+
+    def _state(self, given: Given) -> Params:
+        """A client's model. A pass may write into buffers, so they are its own."""
+        state = combine(given.shared, given.personal)
+        return {n: v if n in self.trainable else v.clone() for n, v in state.items()}
 
     def _number(self, job: Job, place: int) -> int:
         return self.data.number(job.run, job.clients[place])

@@ -55,7 +55,7 @@ class Precision:
 
         def low(params: Params, x: Tree) -> tuple[Any, Params]:
             outputs, statistics = forward(lowered(params), mapped(self._low, x))
-            return mapped(self._kept, outputs), statistics
+            return mapped(self._kept, outputs), mapped(self._kept, statistics)
 
         return low
 
@@ -100,9 +100,13 @@ def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forwa
             layer.uses = 0
         args, named = arguments(x)
         given = {**fixed, **params}
-        with Functions(given.pop(STEP, None)):
+        key = given.pop(STEP, None)
+        before = dict(given)
+        with Functions(key):
             outputs = functional_call(model, given, args, named)
+        # A model may set its buffers by itself: PyTorch leaves the new ones where it took the old.
+        own = {n: value.detach() for n, value in given.items() if value is not before[n]}
         # Models of Hugging Face return a record of all sorts of things.
-        return getattr(outputs, "logits", outputs), taken(norms)
+        return getattr(outputs, "logits", outputs), {**own, **taken(norms)}
 
     return forward

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from srpfl.core.rules import SGD, Rule
 from srpfl.core.split import Params, state_of, trainable
-from srpfl.core.trees import gathered
-from srpfl.data.base import Federated
+from srpfl.core.trees import Tree, gathered, leaves, take
+from srpfl.data.base import Federated, Samples
 from srpfl.engine.batchnorm import present_names, statistics_names
 from srpfl.engine.dropout import key_names
 from srpfl.engine.fit import draws_itself, probe, ready, reason
 from srpfl.engine.hugging_face import let_masks_be_stacked
 from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.modes import set_modes
-from srpfl.engine.precision import called
+from srpfl.engine.precision import STEP, called
 from srpfl.engine.steps import Batch, Carried, Objective, step_of_each, take_step
+from srpfl.engine.store import tensors
 from srpfl.engine.threads import one_thread
 from srpfl.errors import ConfigError
 from srpfl.task import Task
@@ -34,26 +36,68 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
             "engine='loop' or 'workers'"
         )
     let_masks_be_stacked()
-    net, two = with_stackable_layers(ready(model)), probe(data)
-    updated = set_modes(net, [name for name, _ in net.named_parameters()], ())
-    names = [name for name in statistics_names(net) if name.rpartition(".")[0] in updated]
-    state = {name: value.expand(2, *value.shape) for name, value in state_of(net).items()}
-    own = {name: state.pop(name) for name in trainable(net)}
-    carried = Carried(own, {}, {name: state.pop(name) for name in names})
-    keys, present = tuple(key_names(net)), tuple(present_names(net))
-    objective = Objective(called(net), task, keys, present, tuple(names))
-    x, y = gathered(torch.stack, [tuple(two), tuple(two)])
-    none = torch.zeros(2, dtype=torch.int64)
-    batch = Batch(x, y, torch.full((2, 2), 0.5), none, none == 0)
+    net = with_stackable_layers(ready(model))
     at = _Entered(net)
     try:
         with one_thread():
-            take_step(objective, SGD(), carried, state, {}, batch)
+            for common in (False, True):
+                _try_step(net, data, task, common)
     except Exception as error:  # whatever PyTorch cannot do with the model
         raise ConfigError(
             f"the vectorised engine cannot train {at.described()} as a stack of clients "
             f"({reason(error)}): use engine='loop' or 'workers'"
         ) from error
+    _check_samples_are_apart(net, data)
+
+
+def _try_step(net: nn.Module, data: Federated, task: Task, common: bool) -> None:
+    """A step of two clients, each with one real sample twice. Buffers may be each client's own, or
+    common to all."""
+    two, state = probe(data), state_of(net)
+    updated = set_modes(net, [name for name, _ in net.named_parameters()], ())
+    names = [name for name in statistics_names(net) if name.rpartition(".")[0] in updated]
+    stack = {name: value.expand(2, *value.shape) for name, value in state.items()}
+    own = {name: stack.pop(name) for name in trainable(net)}
+    carried = Carried(own, {}, {name: stack.pop(name) for name in names})
+    frozen, shared = ({}, {name: state[name] for name in stack}) if common else (stack, {})
+    keys, present = tuple(key_names(net)), tuple(present_names(net))
+    objective = Objective(called(net), task, keys, present, tuple(names))
+    x, y = gathered(torch.stack, [tuple(two), tuple(two)])
+    none = torch.zeros(2, dtype=torch.int64)
+    batch = Batch(x, y, torch.full((2, 2), 0.5), none, none == 0)
+    take_step(objective, SGD(), carried, frozen, shared, batch)
+
+
+def _check_samples_are_apart(net: nn.Module, data: Federated) -> None:
+    """Batches of a stack are filled up with samples that do not count, and only our layers know
+    which: what a model makes of a sample may not depend on the others. Nor may it set buffers by
+    itself, which would be those of all clients."""
+    told: Params = {**dict(net.named_buffers()), **state_of(net)}
+    told |= dict.fromkeys(present_names(net), torch.tensor([True, False]))
+    told |= dict.fromkeys((*key_names(net), STEP), torch.zeros((), dtype=torch.int64))
+    x = data.transform.prepare(_first_samples(data))
+    net.train()
+    with one_thread(), torch.no_grad():
+        (one, noted), (other, _) = (called(net)(told, take(x, pair)) for pair in ([0, 1], [0, 0]))
+    own = sorted(noted.keys() - statistics_names(net))
+    if own:
+        raise ConfigError(
+            f"the vectorised engine cannot train a model that sets its buffer '{own[0]}' by "
+            "itself: use engine='loop' or 'workers'"
+        )
+    pairs = zip(leaves(one), leaves(other), strict=True)
+    if not all(torch.allclose(a[0], b[0], rtol=1e-3, atol=1e-5) for a, b in pairs):
+        raise ConfigError(
+            "the vectorised engine cannot train a model in which the samples of a batch depend on "
+            "each other (other than by PyTorch's BatchNorm): use engine='loop' or 'workers'"
+        )
+
+
+def _first_samples(data: Federated) -> Tree:
+    """Two samples, of two clients if the first has only one."""
+    some = [take(data.train(c).x, slice(0, 2)) for c in range(min(2, data.clients))]
+    both = gathered(np.concatenate, [*some, some[0]])
+    return tensors(Samples(take(both, slice(0, 2)), np.zeros(2)), torch.device("cpu"))[0]
 
 
 class _Entered:
