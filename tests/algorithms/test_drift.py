@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -114,30 +115,40 @@ def test_fedshuffle_is_that_of_the_paper(engine: str) -> None:
     assert away(uneven(algorithm, engine=engine), fedshuffle(3.0)) < TOLERANCE
 
 
-def test_unequal_steps_do_not_bias_fednova_and_fedshuffle() -> None:
-    # Small steps, so that drift is small and what is left of the distance is the bias: FedAvg goes
-    # to the optimum in which clients count by their steps.
-    def solved(shares: list[float]) -> np.ndarray:
-        points = [(ONE_X[i][0], ONE_Y[i][0], share) for i, share in enumerate(shares)]
-        hessian = sum(share * np.outer(x, x) for x, _, share in points)
-        return np.linalg.solve(hessian, sum(share * y * x for x, y, share in points))
+def resting(lr: float, weigh: Callable[[int], float], rate: Callable[[int], float]) -> np.ndarray:
+    """Where rounds change nothing any more: Σ p_i (I − (I − 2η_i x xᵀ)ᵏ)(w − w_i) = 0 for clients
+    that go k steps of size η_i towards their own best w_i."""
+    left, right = np.zeros((2, 2)), np.zeros(2)
+    for x, y, k in zip(ONE_X, ONE_Y, COUNTS, strict=True):
+        square = x[0] @ x[0]
+        moved = -np.expm1(k * np.log1p(-2 * lr * rate(k) * square)) / square * weigh(k)
+        left += moved * np.outer(x[0], x[0])
+        right += moved * y[0] * x[0]
+    return np.linalg.solve(left, right)
 
-    rule = srpfl.SGD(lr=0.02, weight_decay=0.0)
-    fair, unfair = solved([1, 1, 1]), solved([2, 4, 6])
-    found = {
-        kind.__name__: uneven(kind(rule=rule, **{**UNEVEN, **more}), rounds=100, engine="loop")
-        for kind, more in (
-            (srpfl.FedAvg, {}),
-            (srpfl.FedNova, {}),
-            (srpfl.FedShuffle, {"reference": 4.0}),
-        )
-    }
-    bias = away(fair, unfair)
-    far = {name: away(w, fair) / bias for name, w in found.items()}
-    assert away(found["FedAvg"], unfair) / bias == pytest.approx(0.14, abs=0.01)
-    assert far["FedAvg"] == pytest.approx(0.86, abs=0.01)
-    assert far["FedNova"] == pytest.approx(0.12, abs=0.01)
-    assert far["FedShuffle"] < 0.2, far
+
+# How much an answer counts after k steps, and how large its steps are beside the learning rate.
+REST: dict[str, tuple[Callable[[int], float], Callable[[int], float]]] = {
+    "FedAvg": (lambda k: 1.0, lambda k: 1.0),
+    "FedNova": (lambda k: 1 / k, lambda k: 1.0),
+    "FedShuffle": (lambda k: 1.0, lambda k: 4 / k),
+}
+
+
+@pytest.mark.parametrize("name", REST)
+def test_unequal_steps_bias_fedavg_alone(name: str) -> None:
+    """FedAvg goes to the optimum in which clients count by their steps, however small these are.
+    FedNova and FedShuffle go to that of all alike, up to their clients' drift within a round: that
+    is of the order of the learning rate, and neither claims to remove it."""
+    more = {"reference": 4.0} if name == "FedShuffle" else {}
+    rule = srpfl.SGD(lr=0.1, weight_decay=0.0)
+    found = uneven(getattr(srpfl, name)(rule=rule, **UNEVEN, **more), rounds=100, engine="loop")
+    assert away(found, resting(0.1, *REST[name])) < 1e-6
+    fair, unfair = (resting(1e-12, w, lambda k: 1.0) for w in (lambda k: 1 / k, lambda k: 1.0))
+    goes_to = unfair if name == "FedAvg" else fair
+    far = [away(resting(lr, *REST[name]), goes_to) for lr in (1e-3, 1e-4, 1e-7)]
+    assert far[0] / far[1] == pytest.approx(10, rel=0.05)  # drift goes with the learning rate
+    assert far[2] < 1e-6 < 0.1 < away(fair, unfair)
 
 
 def mimelite() -> np.ndarray:

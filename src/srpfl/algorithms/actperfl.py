@@ -26,7 +26,8 @@ class ActPerFL(FedAvg):
     σ_i²), of which ρ is its share. σ_i² is the variance of its steps' iterates and σ² that of the
     θ_i, per weight. A client is judged by its θ_i ("local").
 
-    The paper stops after fewer steps where σ_i² is large: on a quadratic that is this mixture."""
+    The paper stops after fewer steps where σ_i² is large: on a quadratic that is this mixture.
+    Written from what the paper says of the method; not compared with its pseudo-code."""
 
     headline: ClassVar[Evaluation] = "local"
 

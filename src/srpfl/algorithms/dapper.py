@@ -19,7 +19,8 @@ class Dapper(FedAvg):
     the shared model on: that is FedAvg on ``srpfl.data.Interpolated(data, share=λ)``, judged after
     each client has trained the whole model on its mixture. Over clients the mixtures make D, so the
     shared model is FedAvg's. λ = 1 is FedAvg with everything fine-tuned. The command mixes the data
-    by itself; λ is chosen from a few by the user, where the paper tries them all."""
+    by itself; λ is chosen from a few by the user, where the paper tries them all.
+    Written from what the paper says of the method; not compared with its pseudo-code."""
 
     share: float = 0.5  # λ
 

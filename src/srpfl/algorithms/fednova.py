@@ -19,7 +19,8 @@ from srpfl.errors import ConfigError
 @dataclass(frozen=True, kw_only=True)
 class FedNova(FedAvg):
     """d_i = (x − y_i) / a_i, then x ← x − τ·Σ p_i d_i with τ = Σ p_i a_i. After k steps of SGD a_i
-    is k; with momentum ρ it is (k − ρ(1 − ρᵏ) / (1 − ρ)) / (1 − ρ)."""
+    is k; with momentum ρ it is (k − ρ(1 − ρᵏ) / (1 − ρ)) / (1 − ρ). What is left of the bias is
+    clients' drift within a round, which goes with the learning rate."""
 
     rule: SGD = SGD()
 

@@ -25,7 +25,8 @@ class MAPPER(FedAvg):
     averages w. A client is judged by its best mixture ("local").
 
     Weights are mixed, which for linear models mixes predictions as the paper does. APFL mixes the
-    same way, but trains w for itself and learns λ."""
+    same way, but trains w for itself and learns λ. Written from what the paper says of the method;
+    not compared with its pseudo-code."""
 
     grid: tuple[float, ...] = (0.25, 0.5, 0.75)  # of λ
     rule: SGD = SGD()
