@@ -12,6 +12,7 @@ from srpfl import linear
 from srpfl.clock import DynamicExponential
 from srpfl.errors import ConfigError, RunFolderError
 from srpfl.participation import Auto, Everyone, FirstN
+from srpfl.runs.run import Run
 from srpfl.runs.seal import seal
 from srpfl.studies import auto_cells, auto_networks, auto_plots, auto_settings
 from srpfl.studies.auto import main
@@ -110,7 +111,9 @@ def test_heads_that_go_by_speed_differ_between_the_fast_and_the_slow() -> None:
     ("arguments", "sentence"),
     [
         (["cells", "--set", "rounds=3"], "--set is for networks"),
-        (["cells", "--told", "target"], "unknown truth 'target'"),
+        (["cells", "--also", "target"], "unknown truth or parameter 'target'"),
+        (["cells", "--also", "pull,margin=wide"], "margin must be a number, not 'wide'"),
+        (["cells", "--also", "margin=2"], "below 1, not 2"),
         (["cells", "--draw", "0"], "at least one setting"),
         (["cells", "--settings", "none.toml"], "cannot read settings"),
         (["digits", "--seeds", "0"], "at least one seed"),
@@ -141,6 +144,11 @@ def test_networks_that_are_there_are_summed_up_anywhere_and_others_refused(
     small = {"clients": 6, "head_epochs": 1}
     played = auto_networks.study("few", tmp_path, seeds=[0], overrides=small)
     assert played["auto"]["0"]["in FedRep's time"]["all"] > 0
+    # Six clients in six of the tenths.
+    scores = Run.load(tmp_path / "few" / "fedrep-seed0").scores
+    own = [np.mean([point.clients[client] for point in scores]) for client in range(6)]
+    assert sorted(played["fedrep"]["deciles"]) == pytest.approx(sorted(own), abs=1e-4)
+    assert "fedrep" in auto_networks.verdict(played)["final by speed, slowest tenth first"]
     # There is no such device here; nothing has to be trained.
     again = auto_networks.study("few", tmp_path, seeds=[0], overrides={**small, "device": "cuda"})
     assert again == played

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from srpfl.errors import ConfigError, SrpflError, unknown
+from srpfl.errors import ConfigError, SrpflError
 from srpfl.studies import auto_cells, auto_networks, auto_plots
 from srpfl.studies.auto_settings import Setting, drawn, listed, read_settings
-from srpfl.studies.auto_told import KNOWN
+from srpfl.studies.auto_told import KNOWN, check
 
 CELLS = "cells"
 DECIDED = ("method", "seed", "participation", "communication")
@@ -35,8 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     linear.add_argument("--draw-seed", type=int, default=0)
     linear.add_argument("--name", help="of the file in the output folder; without .jsonl")
     linear.add_argument(
-        "--told", action="append", default=[], metavar="TRUTHS",
-        help=f"also play Auto with these known: some of {','.join(KNOWN)}; may be repeated",
+        "--also", action="append", default=[], metavar="TOLD,...",
+        help=f"also play Auto that is told some of {','.join(KNOWN)}, or has other parameters, "
+        "such as margin=0.1; may be repeated",
     )  # fmt: skip
     networks = parser.add_argument_group("networks")
     networks.add_argument("--runs", type=Path, default=Path("runs/auto"), help="where runs go")
@@ -60,10 +61,9 @@ def _cells(given: argparse.Namespace, seeds: range) -> None:
     if given.options:
         raise ConfigError("--set is for networks: the linear case takes --settings")
     name, settings = _settings(given)
-    known = [(), *(tuple(text.split(",")) for text in given.told)]
-    for truth in (truth for truths in known for truth in truths):
-        if truth not in KNOWN:
-            raise unknown("truth", truth, KNOWN)
+    known = [(), *(tuple(text.split(",")) for text in given.also)]
+    for items in known:
+        check(items)
     file = given.out / f"{given.name or name}.jsonl"
     rows = auto_cells.study(file, settings, seeds, known, say=lambda text: print(text, flush=True))
     table = auto_cells.cells(rows)
@@ -85,8 +85,8 @@ def _settings(given: argparse.Namespace) -> tuple[str, list[Setting]]:
 
 
 def _networks(given: argparse.Namespace, seeds: range) -> None:
-    if given.settings or given.draw is not None or given.told:
-        raise ConfigError("--settings, --draw and --told are for cells: networks take --set")
+    if given.settings or given.draw is not None or given.also:
+        raise ConfigError("--settings, --draw and --also are for cells: networks take --set")
     options = dict(_option(text) for text in given.options)
     found = auto_networks.study(given.part, given.runs, seeds=seeds, overrides=options)
     auto_networks.write(given.out / f"{given.part}.json", found)

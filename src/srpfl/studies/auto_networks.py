@@ -19,7 +19,7 @@ from srpfl.runs.describe import describe
 from srpfl.runs.run import Run
 from srpfl.studies.speeds import slowest_first
 
-COMMUNICATIONS = (0.0, 10.0, 100.0)
+COMMUNICATIONS = (0.0, 1.0, 10.0, 100.0)
 # Where communication is free, Auto takes more and shorter rounds: it is given so many times the
 # rounds of the others, and is judged by time like them.
 MORE_ROUNDS = 2.5
@@ -131,6 +131,7 @@ def summary(
             "times": times,
             "final": fmean(_final(run) for run in runs),
             "slow": _slow(runs) if setting.slow else None,
+            "deciles": deciles(runs),
             "in FedRep's time": _in_the_time_of(fedrep, runs, cost),
             "curve": [[point.round, point.value] for point in runs[0].scores],
             "losses": [round(record.loss, 4) for record in runs[0].rounds],
@@ -140,9 +141,17 @@ def summary(
     return {
         "seeds": [run.config["seed"] for run in fedrep],
         "targets": targets,
-        "fedrep": {"final": fmean(_final(run) for run in fedrep), "slow": _slow(fedrep)},
-        "srpfl": {"final": fmean(_final(run) for run in schedule), "slow": _slow(schedule)},
+        "fedrep": _others(fedrep),
+        "srpfl": _others(schedule),
         "auto": costs,
+    }
+
+
+def _others(runs: Sequence[Run]) -> dict[str, Any]:
+    return {
+        "final": fmean(_final(run) for run in runs),
+        "slow": _slow(runs),
+        "deciles": deciles(runs),
     }
 
 
@@ -158,6 +167,12 @@ def verdict(found: dict[str, Any]) -> dict[str, Any]:
         } | {"final": round(runs["final"] - found["fedrep"]["final"], 4)}
         if runs["slow"] is not None:
             answer[f"C = {cost}"]["slow"] = round(runs["slow"] - found["fedrep"]["slow"], 4)
+    if "deciles" in found["fedrep"]:  # summaries of earlier studies have none
+        answer["final by speed, slowest tenth first"] = {
+            "fedrep": found["fedrep"]["deciles"],
+            "srpfl": found["srpfl"]["deciles"],
+            **{f"auto, C = {cost}": runs["deciles"] for cost, runs in found["auto"].items()},
+        }
     return answer
 
 
@@ -204,6 +219,17 @@ def _slow(runs: Sequence[Run]) -> float:
         fmean(point.clients[client] for point in run.scores[-LAST:] for client in _slowest(run))
         for run in runs
     )
+
+
+def deciles(runs: Sequence[Run]) -> list[float]:
+    """Final accuracy of each tenth of the clients, the slowest first."""
+    tenths: list[list[float]] = [[] for _ in range(10)]
+    for run in runs:
+        order = slowest_first(run)
+        for place, client in enumerate(order):
+            last = [point.clients[client] for point in run.scores[-LAST:]]
+            tenths[10 * place // len(order)].append(fmean(last))
+    return [round(fmean(tenth), 4) for tenth in tenths if tenth]
 
 
 def _slowest(run: Run) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from srpfl.errors import unknown
+from srpfl.errors import ConfigError, unknown
 from srpfl.linear import orthonormal
 from srpfl.linear.problem import Array
 from srpfl.participation import Auto
@@ -18,6 +18,7 @@ from srpfl.participation.base import Memory, Outcome
 from srpfl.studies.auto_settings import Setting, SettingProblem
 
 KNOWN = ("distance", "pull", "waits")
+PARAMETERS = ("margin", "patience", "memory")
 SEEN = 20  # rounds whose waits are averaged
 
 
@@ -80,13 +81,28 @@ class TrueWaits(Arrivals):
         return self.true[n - 1]
 
 
-def told(setting: Setting, problem: SettingProblem, known: Sequence[str]) -> Auto:
-    """Auto, told what is named: some of "distance", "pull" and "waits", or nothing."""
-    for name in known:
-        if name not in KNOWN:
-            raise unknown("truth", name, KNOWN)
+def check(items: Sequence[str]) -> None:
+    """Refuse what is neither a truth nor a parameter of Auto with its value."""
+    for item in items:
+        name, given, value = item.partition("=")
+        if given and name in PARAMETERS:
+            try:
+                Auto(**{name: float(value)})  # type: ignore[arg-type]
+            except ValueError as error:
+                raise ConfigError(f"{name} must be a number, not '{value}'") from error
+        elif given or name not in KNOWN:
+            raise unknown("truth or parameter", name, [*KNOWN, *PARAMETERS])
+
+
+def told(setting: Setting, problem: SettingProblem, items: Sequence[str]) -> Auto:
+    """Auto that is told some of "distance", "pull" and "waits", or has other parameters, such as
+    "margin=0.1"; plain Auto for nothing."""
+    check(items)
+    known = [item for item in items if "=" not in item]
+    pairs = [item.split("=") for item in items if "=" in item]
+    given: dict[str, Any] = {name: float(value) for name, value in pairs}
     if not known:
-        return Auto(start=setting.start)
+        return Auto(start=setting.start, **given)
     rounds = [np.sort(setting.times(problem.seed, round)) for round in range(SEEN)]
     return Told(
         start=setting.start,
@@ -94,6 +110,7 @@ def told(setting: Setting, problem: SettingProblem, known: Sequence[str]) -> Aut
         eta=setting.eta if "pull" in known else None,
         waits=np.mean(rounds, axis=0).tolist() if "waits" in known else None,
         sees_distance="distance" in known,
+        **given,
     )
 
 
