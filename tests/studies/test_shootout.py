@@ -47,6 +47,27 @@ def test_times_have_communication_by_round_or_in_the_clients_own_times() -> None
     assert free["first-50"].wasted == 0.2
 
 
+def test_the_page_says_how_many_seeds_got_there_and_which_code_played(tmp_path: Path) -> None:
+    runs = [
+        {**line("everyone", [[2, 20.0, 0.4], [5, 50.0, 0.8]]), "note": "abc"},
+        {**line("fedbuff", [[2, 2.0, 0.3]]), "note": "abc"},
+        {**line("auto", [[2, 2.0, 0.4]]), "note": "def"},
+    ]
+    text = "".join(json.dumps(each) + "\n" for each in runs)
+    (tmp_path / "digits-fixed.jsonl").write_text(text)
+    page = shootout_table.build(tmp_path)
+    assert "| FedBuff | 1 | 0 of 1 | – |" in page
+    assert "Played: Auto at def; all others at abc." in page
+
+
+def test_some_policies_can_be_played_alone() -> None:
+    assert SETTINGS["digits-fixed"].among(["fedbuff", "oort"]) == ["fedbuff"]
+    with pytest.raises(ConfigError, match="fedbuf"):
+        SETTINGS["digits-fixed"].among(["fedbuf"])
+    config = config_of("digits-fedavg-ft", "ca2fl", 0, 0.0, {}, None)
+    assert config.method == "ca2fl"
+
+
 def test_a_study_goes_on_where_it_was_and_the_check_finds_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +89,6 @@ def test_a_study_goes_on_where_it_was_and_the_check_finds_what_is_missing(
     first = json.loads(file.read_text().splitlines()[0])
     file.write_text(json.dumps({**first, "counted": 1000}) + "\n")
     wrong = " ".join(shootout_table.check(tmp_path))
-    assert "fedbuff has no run" in wrong
+    assert "FedBuff with C = 0 and seeds 0" in shootout_table.build(tmp_path)
     assert "more answers than asks" in wrong
     assert "does not follow" in wrong

@@ -198,7 +198,7 @@ def study(
     for name in names:
         if name not in SETTINGS:
             raise unknown("setting", name, SETTINGS)
-        setting, there = SETTINGS[name], {_key(line) for line in lines(out, name)}
+        setting, there = SETTINGS[name], {key(line) for line in lines(out, name)}
         for seed in seeds:
             for policy in setting.among(policies):
                 for cost in setting.costs if POLICIES[policy].sees_cost else setting.costs[:1]:
@@ -294,5 +294,6 @@ def lines(out: Path, name: str) -> list[Line]:
     return [json.loads(text) for text in whole]
 
 
-def _key(line: Line) -> tuple[str, int, float]:
+def key(line: Line) -> tuple[str, int, float]:
+    """Policy, seed and C: which run it was."""
     return line["policy"], line["seed"], line["C"]

@@ -12,22 +12,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from srpfl.report.drawing import save
-from srpfl.studies.shootout import MARK, POLICIES, SETTINGS, Line, lines
+from srpfl.studies.shootout import MARK, POLICIES, SETTINGS, Line, key, lines
 
 PAGE, PICTURE = "README.md", "shootout.png"
 # The picture's panels: a setting, a C, and what the reader is to think of.
 PANELS = [
     ("digits-fixed", 0.0, "fixed speeds,\nfree communication"),
     ("digits-fixed", 100.0, "fixed speeds,\ncostly communication"),
-    ("digits-pareto", 0.0, "heavy tails,\nfree communication"),
+    ("digits-dynamic", 0.0, "changing speeds,\nfree communication"),
+    ("har", 0.0, "activity by person,\nfixed speeds"),
+    ("femnist", 0.0, "handwriting by writer,\nchanging speeds"),
     ("digits-sampled", 0.0, "10 of 60\nat a time"),
     ("digits-phones", 0.0, "phones that\ncome and go"),
 ]
 INTRODUCTION = (
     "Time to the accuracy that waiting for everyone comes to after 40 % of its rounds, and what it "
     "costs. All policies of a setting have the same data, model and seeds, and about as many local "
-    "updates that count. Times are means over seeds; a dash where not every seed got there. `srpfl "
-    "shootout` plays what is missing, `srpfl reproduce --check results/` rebuilds this page.\n"
+    "updates that count. Times are means over seeds; where not every seed got there, the table "
+    "says how many did. `srpfl shootout` plays what is missing, `srpfl reproduce --check results/` "
+    "rebuilds this page. Not played: CIFAR-10, which needs a GPU.\n"
 )
 FASTER, SLOWER, NEVER = "#0072B2", "#D55E00", "#9a9a9a"
 
@@ -39,7 +42,8 @@ class Row:
     policy: str
     time: float | None  # to the target; None where some seed did not get there
     speedup: float | None  # over everyone
-    reached: int  # seeds
+    reached: int  # seeds that got there ...
+    seeds: int  # ... of so many
     final: float
     worst: float
     slow: float
@@ -73,6 +77,7 @@ def rows(name: str, found: Sequence[Line], cost: float) -> list[Row]:
                 time,
                 fmean(known) / time if time else None,
                 len(reached),
+                len(mine),
                 fmean(line["final"] for line in mine),
                 fmean(line["worst"] for line in mine),
                 fmean(line["slow"] for line in mine),
@@ -115,21 +120,55 @@ def build(out: Path) -> str:
             seeds = len({line["seed"] for line in found})
             text.append(f"## {setting.title}, C = {cost:g} ({name}, seeds: {seeds})\n")
             text.append(
-                "| policy | time | speed-up | final | worst tenth | slow half | MB | thrown away |"
+                "| policy | seeds | time | speed-up | final | worst tenth | slow half | MB "
+                "| thrown away |"
             )
-            text.append("|---|---:|---:|---:|---:|---:|---:|---:|")
+            text.append("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
             text += [_told(row) for row in rows(name, found, cost)]
-            text.append("")
+            text += ["", _played_by(found)]
+        absent = missing(name, found)
+        text += [f"Not played yet: {'; '.join(absent)}.\n"] if absent else []
     return "\n".join(text)
 
 
+def missing(name: str, found: Sequence[Line]) -> list[str]:
+    """What of a setting that was begun has no run: policies with their seeds and C."""
+    setting, there = SETTINGS[name], {key(line) for line in found}
+    absent = []
+    for policy in setting.played if found else ():
+        label = POLICIES[policy].label
+        for cost in setting.costs if POLICIES[policy].sees_cost else setting.costs[:1]:
+            seeds = sorted(
+                {line["seed"] for line in found if (policy, line["seed"], cost) not in there}
+            )
+            if seeds:
+                told = ", ".join(map(str, seeds))
+                absent.append(f"{label} with C = {cost:g} and seeds {told}")
+    return absent
+
+
+def _played_by(found: Sequence[Line]) -> str:
+    """Which code played which policies, as their notes say."""
+    by_note: dict[str, list[str]] = {}
+    for line in found:
+        names = by_note.setdefault(line.get("note", "an older version"), [])
+        label = POLICIES[line["policy"]].label
+        names += [] if label in names else [label]
+    most = max(by_note, key=lambda note: len(by_note[note]), default="")
+    told = [
+        f"{'all others' if note == most else ', '.join(names)} at {note}"
+        for note, names in sorted(by_note.items(), key=lambda item: item[0] == most)
+    ]
+    return f"Played: {'; '.join(told)}.\n" if len(told) > 1 else f"Played at {most}.\n"
+
+
 def _told(row: Row) -> str:
-    time = "–" if row.time is None else f"{row.time:.1f}"
+    time = f"{row.reached} of {row.seeds}" if row.time is None else f"{row.time:.1f}"
     speedup = "–" if row.speedup is None else f"{row.speedup:.2f}"
     shares = (row.final, row.worst, row.slow)
     told = [time, speedup, *(f"{100 * share:.1f} %" for share in shares)]
     return (
-        f"| {POLICIES[row.policy].label} | {' | '.join(told)} | {row.megabytes:.1f} "
+        f"| {POLICIES[row.policy].label} | {row.seeds} | {' | '.join(told)} | {row.megabytes:.1f} "
         f"| {100 * row.wasted:.0f} % |"
     )
 
@@ -162,9 +201,11 @@ def _bars(axes: Axes, names: Sequence[str], table: Mapping[str, Row]) -> None:
     for place, name in enumerate(names):
         row = table.get(name)
         if row is None:
-            axes.text(1.1, place, "nothing to select", va="center", fontsize=8, color=NEVER)
+            why = "nothing to select" if POLICIES[name].selects else "not played"
+            axes.text(1.1, place, why, va="center", fontsize=8, color=NEVER)
         elif row.speedup is None:
-            axes.text(1.1, place, "does not get there", va="center", fontsize=8, color=SLOWER)
+            why = f"{row.reached} of {row.seeds} get there" if row.reached else "does not get there"
+            axes.text(1.1, place, why, va="center", fontsize=8, color=SLOWER)
         else:
             colour = FASTER if row.speedup >= 1 else SLOWER
             left, right = min(1.0, row.speedup), max(1.0, row.speedup)
@@ -185,16 +226,12 @@ def write(out: Path) -> None:
 def check(out: Path) -> list[str]:
     """What is wrong with the records of a shoot-out; page and picture are rebuilt."""
     wrong = []
-    for name, setting in SETTINGS.items():
+    for name in SETTINGS:
         found = lines(out, name)
-        seeds = {line["seed"] for line in found}
-        there = {(line["policy"], line["seed"], line["C"]) for line in found}
-        if len(there) < len(found):
+        if len({key(line) for line in found}) < len(found):
             wrong.append(f"{out / name}.jsonl holds a run twice")
-        for policy in setting.played if found else ():
-            costs = setting.costs if POLICIES[policy].sees_cost else setting.costs[:1]
-            missing = [(s, c) for s in sorted(seeds) for c in costs if (policy, s, c) not in there]
-            wrong += [f"{name}: {policy} has no run of seed {s} with C = {c:g}" for s, c in missing]
+        if any(line["policy"] not in SETTINGS[name].played for line in found):
+            wrong.append(f"{out / name}.jsonl holds a policy that is not of this setting")
         wrong += [f"{name}: {text}" for line in found for text in _faults(line)]
     page = out / PAGE
     if not page.exists() or page.read_text() != build(out):
