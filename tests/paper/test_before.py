@@ -34,7 +34,6 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "fedper": (srpfl.FedPer(**STEPS), srpfl.FlanpRule(start=3), srpfl.FixedExponential()),
     "fedbabu": (srpfl.FedBABU(**STEPS), srpfl.Deadline(seconds=0.7), srpfl.DynamicExponential()),
     "hf-maml": (srpfl.HFMAML(batch_size=10), srpfl.Everyone(), srpfl.FixedExponential()),
-    "auto": (srpfl.FedRep(**STEPS), srpfl.Auto(), srpfl.FixedExponential()),
 }
 
 
