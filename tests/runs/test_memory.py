@@ -43,6 +43,5 @@ def test_whatever_is_done_with_it(quick_path: Path) -> None:
         assert "Traceback" not in step["said"]
         if step["code"] == 2:
             assert len(step["said"].splitlines()[-1]) <= LONGEST
-    assert {step["code"] for step in steps if step["run"] == "in_arrivals"} == {0}
     assert {*quick_path.iterdir()} == {whole, bad, place}  # nothing beside them
     assert {*bad.iterdir()} == {*runs}
