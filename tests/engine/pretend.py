@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.backend_registration as registration
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
 
 from srpfl.core import devices
 
 NAME = "pretend"
+MOVE = nn.Module.to
 aten = torch.ops.aten
 MOVES = {aten._to_copy.default, aten.copy_.default}
 # What hands a number to Python, and what has a size that depends on values.
@@ -153,6 +154,20 @@ def raw(value: Any) -> Any:
     return value
 
 
+def moved(module: nn.Module, *where: Any, **how: Any) -> nn.Module:
+    """``module.to``, with one parameter where there was one. On its way to a GPU a parameter stays
+    the same object; PyTorch makes a new one for a tensor of another class, and unties what is
+    tied."""
+    before = list(module.named_parameters(remove_duplicate=False))
+    MOVE(module, *where, **how)
+    now: dict[int, nn.Parameter] = {}
+    for name, old in before:
+        place, _, last = name.rpartition(".")
+        layer = module.get_submodule(place)
+        setattr(layer, last, now.setdefault(id(old), getattr(layer, last)))
+    return module
+
+
 @contextmanager
 def pretended(patch: pytest.MonkeyPatch) -> Iterator[PretendedDevice]:
     """A device named "pretend" that the engine takes for a GPU."""
@@ -173,6 +188,7 @@ def pretended(patch: pytest.MonkeyPatch) -> Iterator[PretendedDevice]:
     stream = types.SimpleNamespace(wait_stream=lambda _other: None)
     memory = types.SimpleNamespace(total_memory=1 << 34)
     patch.setattr(devices, "GPUS", (NAME,))
+    patch.setattr(nn.Module, "to", moved)
     patch.setattr(torch.cuda, "CUDAGraph", Graph)
     patch.setattr(torch.cuda, "graph", capture)
     patch.setattr(torch.cuda, "stream", on_stream)
