@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import tiny
 from runs import hostile
 from sentence import LONGEST
 
@@ -43,5 +44,16 @@ def test_whatever_is_done_with_it(quick_path: Path) -> None:
         assert "Traceback" not in step["said"]
         if step["code"] == 2:
             assert len(step["said"].splitlines()[-1]) <= LONGEST
+    assert {step["code"] for step in steps if step["run"] == "in_arrivals"} == {0}
     assert {*quick_path.iterdir()} == {whole, bad, place}  # nothing beside them
     assert {*bad.iterdir()} == {*runs}
+
+
+def test_records_longer_than_one_text_may_be_are_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.simulate(rounds=40, evaluate_every=40, out=tmp_path / "run")
+    size = (tmp_path / "run" / "rounds.jsonl").stat().st_size
+    monkeypatch.setenv("SRPFL_MAX_GIB", str(1.5 * size / GIB))  # of which a text may have a quarter
+    run = tiny.simulate(rounds=41, evaluate_every=40, out=tmp_path / "run", resume=True)
+    assert len(run.rounds) == 41

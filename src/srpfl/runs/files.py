@@ -57,6 +57,13 @@ def read_lines(path: Path) -> Iterator[bytes]:
         yield from iter(lambda: file.readline(largest() // 4), b"")
 
 
+def read_end(path: Path, count: int) -> bytes:
+    """The last bytes of a file of records, however many come before them."""
+    with _opened(path, most=largest()) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - count))
+        return file.read(count)
+
+
 @contextlib.contextmanager
 def _opened(path: Path, *, most: int) -> Iterator[IO[bytes]]:
     """A file of a run folder to read from, unless it is larger than such a file may be."""

@@ -41,6 +41,7 @@ from srpfl.runs.files import (
     TIMING,
     append,
     read_bytes,
+    read_end,
     refuse_links,
     remove_drafts,
     sync,
@@ -339,7 +340,7 @@ class RunFolder:
         """Let a file hold these records and no others; one that does already is left alone."""
         path = self.path / name
         if whole:
-            text = read_bytes(path)[-19:].decode() if records else ""
+            text = read_end(path, 19).decode() if records else ""
         else:
             text = lines_of(records, sealed=self.sealed)
             if text or path.exists():
