@@ -18,7 +18,7 @@ class Snag:
     is, and stops there; the process that made this and those on some nodes of Ray do not. Once."""
 
     file: Path
-    clients_that_hang: tuple[int, ...] = (1, 2, 3, 4, 5)  # 0 is looked at before any round
+    clients_that_hang: tuple[int, ...] = (2, 3, 4, 5)  # an engine looks at 0 and 1 when it is made
     spared: tuple[str, ...] = ()  # nodes, by their ids
     inner: Any = field(default_factory=tiny.data)
     us: int = field(default_factory=os.getpid)

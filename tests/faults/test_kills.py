@@ -53,7 +53,7 @@ class Case:
 
 def case(trial: int, place: int, engines: Sequence[str], kinds: int) -> Case:
     """That of a trial of one of several kinds, so that twenty trials of six kinds take every engine
-    in every kind, and every method with three engines and all policies."""
+    in every kind, and every method at least twice, each time with another engine and policy."""
     number = kinds * trial + place
     return Case(
         engines[trial % len(engines)],
@@ -266,14 +266,14 @@ def test_a_killed_worker_is_replaced(nursery: Nursery, quick_path: Path, trial: 
     assert said(folder).count("\n") == 1, said(folder)
 
 
-def test_twenty_trials_take_every_engine_in_every_way_and_every_method_thrice() -> None:
+def test_twenty_trials_take_every_engine_in_every_way_and_every_method_twice() -> None:
     made = {(t, p): case(t, p, ENGINES, len(WAYS)) for t in range(20) for p in range(len(WAYS))}
     for place in range(len(WAYS)):
         assert {each.engine for (_, p), each in made.items() if p == place} == {*ENGINES}
     for name in METHODS:
         mine = [each for each in made.values() if each.method == name]
-        assert len({each.engine for each in mine}) == 3
-        assert {each.policy for each in mine} == {*POLICIES}
+        assert len({each.engine for each in mine}) == len(mine) >= 2
+        assert len({each.policy for each in mine}) == len(mine)
 
 
 def test_workers_that_a_thread_forked_end_with_the_run_also_while_they_compute(
