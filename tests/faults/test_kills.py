@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -31,10 +30,6 @@ POLICIES = ("everyone", "auto", "fedbuff")  # of methods whose name implies none
 TAG = b"SRPFL_NURSERY=%d"
 RECORDS = ("config.json", "rounds.jsonl", "evaluations.jsonl")
 LEFT = 5.0  # seconds after which nothing of a killed run may be there any more
-RAYS = 60.0  # and nothing of Ray's own, which ends by its own means
-# Ray's own, before and after they have given themselves a name; they take longer, see below.
-OF_RAY = re.compile(rb"^ray::|/ray/")
-AGENTS = re.compile(rb"dashboard/agent.py|runtime_env/agent/main.py|^ray::\w+Agent")
 
 
 @dataclass(frozen=True)
@@ -166,16 +161,9 @@ def called(number: int) -> bytes:
 
 
 def nothing_is_left(number: int) -> None:
-    """Ray's agents are left out: they seek their dead server for a minute or so, and hold nothing
-    of ours."""
-    began = time.monotonic()
-    while True:
-        names = {each: called(each) for each in {*living(3, number), *marked(number)}}
-        there = {each: name for each, name in names.items() if name and not AGENTS.search(name)}
-        if not there:
-            return
-        wait = RAYS if all(map(OF_RAY.search, there.values())) else LEFT
-        assert time.monotonic() < began + wait, f"left: {there}"
+    deadline = time.monotonic() + LEFT
+    while there := {*living(3, number), *marked(number)}:
+        assert time.monotonic() < deadline, f"left: {[called(each) for each in there]}"
         time.sleep(0.02)
 
 

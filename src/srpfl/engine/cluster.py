@@ -8,26 +8,25 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+from srpfl.core.processes import ours_alone
 from srpfl.errors import ConfigError
 
 ADDRESS = "RAY_ADDRESS"  # in the environment: the cluster to connect to
 
 
-_started = False  # whether there is a cluster of our own
+_own: list[contextlib.ExitStack] = []  # the cluster of our own, if there is one
 
 
 def disconnect() -> None:
     """End the cluster if it is our own."""
-    global _started
-    if _started:
-        import ray
-
-        ray.shutdown()
-        _started = False
+    while _own:
+        _own[-1].close()
+        _own.pop()
 
 
 def connected(cpus: int | None = None) -> Any:
@@ -48,7 +47,6 @@ def connected(cpus: int | None = None) -> Any:
         ) from error
     if ray.is_initialized():
         return ray
-    global _started
     address = os.environ.get(ADDRESS)
     check_address()
     try:
@@ -61,7 +59,6 @@ def connected(cpus: int | None = None) -> Any:
         if "AuthenticationError" in str(error.__cause__):
             reason, advice = "it wants a token", "set RAY_AUTH_MODE=token, as Ray's manual says"
         raise ConfigError(f"cannot reach {where} ({reason}): {advice}") from error
-    _started = not address
     return ray
 
 
@@ -69,14 +66,40 @@ def _connect(ray: Any, address: str | None, cpus: int | None) -> None:
     if address:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         return
-    ray.init(
-        address="local",
-        num_cpus=cpus,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        _node_ip_address="127.0.0.1",
-    )
+    _own.append(contextlib.ExitStack())
+    try:
+        with _guarded(_own[-1]):
+            _own[-1].callback(ray.shutdown)
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _node_ip_address="127.0.0.1",
+            )
+    except BaseException:
+        disconnect()
+        raise
+
+
+@contextlib.contextmanager
+def _guarded(end: contextlib.ExitStack) -> Iterator[None]:
+    """What is started here ends when we do, however we do."""
+    if sys.platform == "win32":  # which has no limits to mark processes with
+        yield
+        return
+    from srpfl.engine.guardian import Guarded
+
+    if not Guarded.possible():
+        yield
+        return
+    guarded = Guarded()
+    assert guarded.process.stdin is not None
+    ours_alone(guarded.process.stdin)  # a copy elsewhere would keep the cluster alive
+    end.callback(guarded.close)
+    with guarded.marking():
+        yield
 
 
 @contextlib.contextmanager
