@@ -58,7 +58,20 @@ def test_options_are_in_panels_with_their_defaults(tmp_path: Path) -> None:
 
 def test_a_wrong_command_is_corrected_once(tmp_path: Path) -> None:
     told = srpfl("dmo", cwd=tmp_path, fails=True).stderr
-    assert told.count("Did you mean") == 1
+    assert told.count("did you mean 'demo'?") == 1
+    told = srpfl("deploy", "locl", cwd=tmp_path, fails=True).stderr
+    assert told.count("did you mean 'local'?") == 1
+
+
+def test_a_command_is_summed_up_in_one_short_sentence(tmp_path: Path) -> None:
+    """The list of commands breaks lines where a docstring does, so its first line is all of it."""
+    from srpfl.cli import app
+
+    for command in app.registered_commands:
+        first, *rest = (command.callback.__doc__ or "").split("\n")
+        assert len(first) < 100, first
+        assert first.endswith((".", "?")), first
+        assert not rest or not rest[0].strip(), first
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -13,13 +13,14 @@ from typing import Annotated, Any
 import typer
 
 import srpfl
+from srpfl.cli.group import Group
 from srpfl.errors import SrpflError, SrpflWarning
 from srpfl.options.own import place, told
 
 app = typer.Typer(
     name="srpfl",
     no_args_is_help=True,
-    suggest_commands=False,  # click does so already
+    cls=Group,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )

@@ -65,10 +65,10 @@ def compare(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Compare methods, or runs that are there already: time to a common accuracy, or to a common
-    value of their task's metric.
+    """Compare methods, or runs that are there already: how soon is each as good?
 
-    Runs that the output folder already holds are not trained again.
+    It shows the time to a common accuracy, or to a common value of the task's metric. Runs that the
+    output folder already holds are not trained again.
 
     Examples:
 

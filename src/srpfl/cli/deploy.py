@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from srpfl.cli.deploy_operate import add_to
+from srpfl.cli.group import Group
 from srpfl.cli.options import with_config
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from srpfl.options.config import Config
     from srpfl.runs.run import Run
 
-deploy = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+deploy = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", cls=Group)
 
 
 @deploy.callback()

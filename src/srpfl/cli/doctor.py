@@ -19,11 +19,10 @@ def doctor(
     mend: Annotated[bool, typer.Option("--mend", help="mend what can be mended")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
-    """Say whether runs are whole, what is damaged, and what can be done; 1 is the exit code if
-    anything is.
+    """Say whether runs are whole, what is damaged, and what can be done.
 
-    Without --mend nothing is changed. Mending puts what is damaged into a folder of its own, so
-    that the rest can be read, compared and continued.
+    The exit code is 1 if anything is damaged. Without --mend nothing is changed. Mending puts what
+    is damaged into a folder of its own, so that the rest can be read, compared and continued.
 
     Examples:
 

@@ -26,9 +26,10 @@ def export(
         typer.Option(help="C of the times in csv and parquet (default: each run's own)"),
     ] = None,
 ) -> None:
-    """Write runs as tables (CSV, Parquet) or into an experiment tracker's local files, or the
-    trained model of a client: its weights (safetensors) and a program (torch.export) that needs
-    neither srpfl nor your code.
+    """Write runs as tables or for an experiment tracker, or a client's trained model.
+
+    Tables are CSV or Parquet. A model is written as weights (safetensors) and as a program
+    (torch.export) that needs neither srpfl nor your code.
 
     Examples:
 
