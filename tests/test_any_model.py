@@ -16,6 +16,8 @@ import tiny
 from srpfl.clock.base import Work
 from srpfl.core.initial import initial_model
 from srpfl.core.split import state_of
+from srpfl.engine.base import Job
+from srpfl.engine.loop import LoopEngine
 from srpfl.errors import ConfigError
 from srpfl.loop.watchers import Watcher
 from srpfl.runs.records import RoundRecord
@@ -278,13 +280,30 @@ class CountingAnew(Counting):
         self.passes = self.passes + 1
 
 
+class Clamped(Counting):
+    """Holds its weights within bounds, in place."""
+
+    def count(self) -> None:
+        with torch.no_grad():
+            self.body.weight.clamp_(-0.1, 0.1)
+
+
+def test_weights_that_a_model_changes_are_the_clients_own() -> None:
+    data, model = tiny.data(), Clamped()
+    sent = state_of(model)
+    plans = srpfl.FedAvg().plans(model)
+    job = Job(0, 0, "train", range(data.clients), dict(sent), [{}] * data.clients, plans)
+    LoopEngine(model, data).train([job])
+    assert tiny.same(job.shared, sent)
+
+
 @pytest.mark.parametrize("kind", [Counting, CountingAnew])
 def test_buffers_that_a_model_sets_begin_at_what_was_sent_and_are_averaged(kind: Any) -> None:
     run = tiny.simulate(model=kind(), rounds=4)
     assert float(shared(run)["passes"]) == 4 * 3 * 2  # rounds, epochs, batches of 12 samples
 
 
-@pytest.mark.parametrize("kind", [Branching, Careless, Centred, Counting, CountingAnew])
+@pytest.mark.parametrize("kind", [Branching, Careless, Centred, Counting, CountingAnew, Clamped])
 def test_what_cannot_be_stacked_is_trained_one_client_after_another_and_said(kind: Any) -> None:
     plain = tiny.simulate(model=kind(), engine="loop")
     with pytest.warns(srpfl.SrpflWarning, match="clients are trained one after another"):

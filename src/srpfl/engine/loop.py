@@ -13,7 +13,7 @@ from srpfl.core.devices import on_gpu
 from srpfl.core.plan import Phase, Plan
 from srpfl.core.rules import ABOUT, STEPS, Gradient, LossAndGradient, RuleState, kept, resumed
 from srpfl.core.slots import Given, Reply, Slots, Trained, about
-from srpfl.core.split import Params, combine, fixed_of, trainable
+from srpfl.core.split import Params, combine, fixed_of
 from srpfl.core.trees import Tree, take
 from srpfl.data.base import Federated
 from srpfl.data.joined import joined
@@ -48,7 +48,7 @@ class LoopEngine:
         net = with_noted_statistics(with_keyed_dropout(model))
         self.model = net.to(device=self.device, dtype=self.dtype)
         self.forward = self.precision.called(self.model, fixed_of(self.model))
-        self.keys, self.trainable = key_names(self.model), trainable(self.model)
+        self.keys = key_names(self.model)
         self.data, self.task = joined(data), task
         self.draws_itself = draws_itself(model, data)
 
@@ -221,9 +221,10 @@ class LoopEngine:
         return self._loss_and_gradient(state, params, inputs, y)[1]
 
     def _state(self, given: Given) -> Params:
-        """A client's model. A pass may write into buffers, so they are its own."""
+        """A client's model. A pass may write into buffers and weights (an embedding with a largest
+        norm does), so all of them are its own."""
         state = combine(given.shared, given.personal)
-        return {n: v if n in self.trainable else v.clone() for n, v in state.items()}
+        return {name: value.clone() for name, value in state.items()}
 
     def _number(self, job: Job, place: int) -> int:
         return self.data.number(job.run, job.clients[place])

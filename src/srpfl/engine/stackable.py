@@ -37,6 +37,7 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
         )
     let_masks_be_stacked()
     net = with_stackable_layers(ready(model))
+    _check_samples_are_apart(net, data)
     at = _Entered(net)
     try:
         with one_thread():
@@ -47,7 +48,6 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
             f"the vectorised engine cannot train {at.described()} as a stack of clients "
             f"({reason(error)}): use engine='loop' or 'workers'"
         ) from error
-    _check_samples_are_apart(net, data)
 
 
 def _try_step(net: nn.Module, data: Federated, task: Task, common: bool) -> None:
@@ -70,19 +70,21 @@ def _try_step(net: nn.Module, data: Federated, task: Task, common: bool) -> None
 
 def _check_samples_are_apart(net: nn.Module, data: Federated) -> None:
     """Batches of a stack are filled up with samples that do not count, and only our layers know
-    which: what a model makes of a sample may not depend on the others. Nor may it set buffers by
-    itself, which would be those of all clients."""
+    which: what a model makes of a sample may not depend on the others. Nor may it set buffers or
+    weights by itself, which would be those of all clients."""
     told: Params = {**dict(net.named_buffers()), **state_of(net)}
     told |= dict.fromkeys(present_names(net), torch.tensor([True, False]))
     told |= dict.fromkeys((*key_names(net), STEP), torch.zeros((), dtype=torch.int64))
     x = data.transform.prepare(_first_samples(data))
+    versions = {name: value._version for name, value in told.items()}
     net.train()
     with one_thread(), torch.no_grad():
         (one, noted), (other, _) = (called(net)(told, take(x, pair)) for pair in ([0, 1], [0, 0]))
     own = sorted(noted.keys() - statistics_names(net))
+    own += [name for name in trainable(net) if told[name]._version != versions[name]]
     if own:
         raise ConfigError(
-            f"the vectorised engine cannot train a model that sets its buffer '{own[0]}' by "
+            f"the vectorised engine cannot train a model that writes to its '{own[0]}' by "
             "itself: use engine='loop' or 'workers'"
         )
     pairs = zip(leaves(one), leaves(other), strict=True)
