@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from srpfl.algorithms import FedAvg
+from srpfl.core.collector import uncollected
 from srpfl.core.rules import Gradient, RuleState
 from srpfl.core.slots import Slots
 from srpfl.core.split import Params
@@ -40,6 +42,47 @@ def test_a_cohort_that_does_not_fit_is_split(monkeypatch: pytest.MonkeyPatch) ->
     assert distance(play(engine, case, rounds=1), whole) < 1e-5
     assert max(sizes) > 2, "the test never ran out of memory"
     assert engine.phases.most <= 2
+
+
+def test_on_a_cpu_a_large_cohort_is_trained_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["fedrep"]
+    whole = play(VectorisedEngine(case.model(), case.data()), case)
+    train, sizes = VectorisedEngine._train, []
+
+    def noting(self, jobs, asked):  # type: ignore[no-untyped-def]
+        sizes.append(len(asked))
+        return train(self, jobs, asked)
+
+    monkeypatch.setattr(VectorisedEngine, "_train", noting)
+    monkeypatch.setattr("srpfl.engine.vectorised.CPU_CLIENTS", 2)
+    assert distance(play(VectorisedEngine(case.model(), case.data()), case), whole) < 1e-5
+    assert max(sizes) == 2
+
+
+def test_a_round_leaves_nothing_to_pythons_collector() -> None:
+    # What is in a circle stays until the collector comes by, and stacks of clients are large.
+    case = CASES["fedrep"]
+    engine = VectorisedEngine(case.model(), case.data())
+    play(engine, case, rounds=1)  # tracing leaves a few
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        with uncollected():
+            play(engine, case, rounds=2)
+        gc.collect()
+        left = [each for each in gc.garbage if isinstance(each, Tensor)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    assert not left
+
+
+def test_the_collector_goes_on_after_a_pause() -> None:
+    with uncollected():
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
 
 
 def test_memory_too_small_for_one_client_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,13 +78,18 @@ class Checked:
                     f"to be {self.size(client)}"
                 )
             self._seen[part][client] = True
+        if all(map(_fine, leaves(samples))):
+            return samples
         return Samples(*mapped(_laid_out, tuple(samples)))
 
 
 def _laid_out(array: Any) -> Any:
     """The array as PyTorch takes it: in this machine's order of bytes, and forwards."""
-    fine = array.dtype.isnative and min(array.strides, default=0) >= 0
-    return array if fine else array.astype(array.dtype.newbyteorder("="))
+    return array if _fine(array) else array.astype(array.dtype.newbyteorder("="))
+
+
+def _fine(array: Any) -> bool:
+    return bool(array.dtype.isnative and min(array.strides, default=0) >= 0)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ compiled, or captured in a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -233,16 +233,17 @@ def flat(tree: Any) -> list[Tensor]:
 
 def filled(shape: Any, tensors: Sequence[Tensor]) -> Any:
     """The inverse of :func:`flat`, for the nesting of ``shape``."""
-    left = iter(tensors)
+    return _fill(shape, iter(tensors))
 
-    def fill(tree: Any) -> Any:
-        if isinstance(tree, Tensor):
-            return next(left)
-        if isinstance(tree, dict):
-            return {name: fill(value) for name, value in tree.items()}
-        return type(tree)(*map(fill, tree)) if hasattr(tree, "_fields") else tuple(map(fill, tree))
 
-    return fill(shape)
+def _fill(tree: Any, left: Iterator[Tensor]) -> Any:
+    # Not a closure that calls itself: such a circle would keep the tensors until it is collected.
+    if isinstance(tree, Tensor):
+        return next(left)
+    if isinstance(tree, dict):
+        return {name: _fill(value, left) for name, value in tree.items()}
+    found = [_fill(value, left) for value in tree]
+    return type(tree)(*found) if hasattr(tree, "_fields") else tuple(found)
 
 
 def room_for(carried: Carried) -> Carried:

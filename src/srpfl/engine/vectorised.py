@@ -40,6 +40,7 @@ from srpfl.task import Classification, Task
 T = TypeVar("T")
 SMALLEST_PASS = 50
 CPU_PASS = 100  # samples in one forward pass without gradients
+CPU_CLIENTS = 1000  # in a cohort: what more of them need would be fresh memory every time
 
 
 class VectorisedEngine:
@@ -72,8 +73,9 @@ class VectorisedEngine:
         self.phases = Phases(
             *(self.model, task, self.data.transform, self.precision, self.passes, self.device)
         )
-        self.phases.together = together
+        self.phases.together, self.phases.most = together, CPU_CLIENTS
         if on_gpu(self.device):
+            self.phases.most = 1 << 30
             memory = torch.cuda.get_device_properties(self.device).total_memory
             self.passes.most = min(40_000, memory >> 19)
             self.phases.in_block = min(2 << 30, memory >> 4)
@@ -137,18 +139,18 @@ class VectorisedEngine:
         gradients: dict[Member, Params],
     ) -> list[Reply]:
         """What each client sends and keeps, in the order of the cohort."""
-        first = cohort.jobs[cohort.members[0].job]
+        first, count = cohort.jobs[cohort.members[0].job], len(cohort.members)
         found: list[Reply] = []
         if first.finisher is None:
-            for row, member in enumerate(cohort.members):
+            stack, slots = rows_of(cohort.stack, count), rows_of(cohort.own, count)
+            for member, own, kept in zip(cohort.members, stack, slots, strict=True):
                 job = cohort.jobs[member.job]
-                own = {name: value[row] for name, value in cohort.stack.items()}
                 state = {**cohort.common[member.job], **own}
                 found.append(
                     Reply(
                         {name: state[name] for name in job.shared},
                         {name: state[name] for name in job.personal[member.place]},
-                        part_of(cohort.own, row),
+                        kept,
                     )
                 )
         else:
@@ -261,7 +263,13 @@ def finished(
         stacked: Any = torch.vmap(one)(own, trained)
     except Exception:  # what it does may look at values; in turn, its own errors show
         return [one(part_of(own, row), part_of(trained, row)) for row in range(count)]
-    return [filled(stacked, [tensor[row] for tensor in flat(stacked)]) for row in range(count)]
+    return rows_of(stacked, count)
+
+
+def rows_of(stacked: Any, count: int) -> list[Any]:
+    """The same nesting for each client; tensors are parted all at once."""
+    columns = [tensor.unbind() for tensor in flat(stacked)]
+    return [filled(stacked, row) for _, *row in zip(range(count), *columns, strict=True)]
 
 
 def _stacked(parts: Sequence[Params]) -> Params:
