@@ -14,7 +14,7 @@ from srpfl.errors import ConfigError, RunFolderError
 from srpfl.participation import Auto, Everyone, FirstN
 from srpfl.runs.run import Run
 from srpfl.runs.seal import seal
-from srpfl.studies import auto_cells, auto_networks, auto_plots, auto_settings
+from srpfl.studies import auto_ceiling, auto_cells, auto_networks, auto_plots, auto_settings
 from srpfl.studies.auto import main
 from srpfl.studies.auto_settings import Setting
 
@@ -60,6 +60,36 @@ def test_a_stopped_study_goes_on_and_is_summed_up_and_drawn(
     assert 0 <= found["auto"]["within 1.15"] <= 1
     auto_plots.draw_cells(table, tmp_path / "some.png")
     assert (tmp_path / "some.png").exists()
+
+
+def made_up(replay: int, few: float, many: float, auto: float) -> auto_cells.Row:
+    """Two members at one C, with the same time to all targets."""
+    names = {"fedrep": many, "first-0.5": few, "auto": auto}
+    times = {name: {"0": [time] * 3} for name, time in names.items()}
+    setting = Setting(communications=(0.0,))
+    return auto_cells.Row(setting, 0, 1.0, times, waits={}, replay=replay)
+
+
+def test_who_picks_from_other_replays_is_judged_by_the_one_left() -> None:
+    """The few are faster in two replays of three, and the pick is wrong in the third."""
+    rows = [made_up(0, 1.0, 2.0, 1.0), made_up(1, 1.0, 2.0, 1.0), made_up(2, 3.0, 1.5, 3.0)]
+    found = auto_ceiling.ceiling(rows)
+    # Without one of the first two, one speaks for the few and one, as loudly, for all: the first.
+    assert found["cells"] == 9
+    assert found["picked for C"] == found["picked for C and target"]
+    assert found["picked for C"]["worst"] == 2.0
+    assert found["auto"]["within 1.15"] == pytest.approx(2 / 3, abs=1e-3)
+    assert found["cells, on means"] == 3
+    assert found["auto, on means"]["worst"] == 1.0  # 5/3 of both
+    with pytest.raises(ConfigError, match="at least two"):
+        auto_ceiling.ceiling(rows[:1])
+
+
+def test_a_replay_has_other_batches_and_the_same_start() -> None:
+    first, again = (auto_cells.compare(SMALL, 5, replay=replay) for replay in (0, 1))
+    assert first.times == auto_cells.compare(SMALL, 5).times
+    assert again.times != first.times
+    assert auto_cells.Row.of(again.json()).replay == 1
 
 
 def test_anyone_can_draw_settings_or_write_their_own(tmp_path: Path) -> None:
@@ -118,6 +148,8 @@ def test_heads_that_go_by_speed_differ_between_the_fast_and_the_slow() -> None:
         (["cells", "--settings", "none.toml"], "cannot read settings"),
         (["digits", "--seeds", "0"], "at least one seed"),
         (["digits", "--draw", "3"], "are for cells"),
+        (["digits", "--replays", "3"], "are for cells"),
+        (["cells", "--replays", "0"], "at least once, not 0 times"),
         (["digits", "--set", "rounds"], "name=value"),
         (["digits", "--set", "rounds=abc"], "must be of type int, not 'abc'"),
         (["digits", "--set", "rounds=4"], "targets are from round 8 on"),

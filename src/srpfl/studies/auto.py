@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from srpfl.errors import ConfigError, SrpflError
-from srpfl.studies import auto_cells, auto_networks, auto_plots
+from srpfl.studies import auto_ceiling, auto_cells, auto_networks, auto_plots
 from srpfl.studies.auto_settings import Setting, drawn, listed, read_settings
 from srpfl.studies.auto_told import KNOWN, check
 
@@ -33,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     linear.add_argument("--settings", type=Path, help="a TOML or JSON file of settings")
     linear.add_argument("--draw", type=int, metavar="COUNT", help="so many settings at random")
     linear.add_argument("--draw-seed", type=int, default=0)
+    linear.add_argument(
+        "--replays", type=int, default=1, help="of each problem, with other batches: what is luck?"
+    )
     linear.add_argument("--name", help="of the file in the output folder; without .jsonl")
     linear.add_argument(
         "--also", action="append", default=[], metavar="TOLD,...",
@@ -49,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         if given.seeds < 1:
             raise ConfigError(f"a study needs at least one seed, not {given.seeds}")
+        if given.replays < 1:
+            raise ConfigError(f"a problem is played at least once, not {given.replays} times")
         if given.first_seed < 0 or given.draw_seed < 0:
             raise ConfigError("seeds are numbers from 0 on")
         seeds = range(given.first_seed, given.first_seed + given.seeds)
@@ -65,10 +70,14 @@ def _cells(given: argparse.Namespace, seeds: range) -> None:
     for items in known:
         check(items)
     file = given.out / f"{given.name or name}.jsonl"
-    rows = auto_cells.study(file, settings, seeds, known, say=lambda text: print(text, flush=True))
+    rows = auto_cells.study(
+        file, settings, seeds, known, lambda text: print(text, flush=True), given.replays
+    )
     table = auto_cells.cells(rows)
     print(json.dumps(auto_cells.verdict(table), indent=1))
     print("\n".join(["furthest behind the best in hindsight:", *auto_cells.weakest(table)]))
+    if given.replays > 1:
+        print(json.dumps(auto_ceiling.ceiling(rows), indent=1))
     auto_plots.draw_cells(table, file.with_suffix(".png"))
 
 
@@ -85,8 +94,10 @@ def _settings(given: argparse.Namespace) -> tuple[str, list[Setting]]:
 
 
 def _networks(given: argparse.Namespace, seeds: range) -> None:
-    if given.settings or given.draw is not None or given.also:
-        raise ConfigError("--settings, --draw and --also are for cells: networks take --set")
+    if given.settings or given.draw is not None or given.also or given.replays > 1:
+        raise ConfigError(
+            "--settings, --draw, --also and --replays are for cells: networks take --set"
+        )
     options = dict(_option(text) for text in given.options)
     found = auto_networks.study(given.part, given.runs, seeds=seeds, overrides=options)
     auto_networks.write(given.out / f"{given.part}.json", found)

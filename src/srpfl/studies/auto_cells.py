@@ -36,6 +36,11 @@ class Row:
     floor: float
     times: dict[str, Times]  # by member; "auto", or "auto-" with what it was told
     waits: dict[str, list[list[int]]]  # of Auto, by C: n for so many rounds
+    replay: int = 0  # with the batches, and changing speeds, of other rounds
+
+    @property
+    def key(self) -> tuple[Setting, int, int]:
+        return self.setting, self.seed, self.replay
 
     def json(self) -> str:
         return json.dumps({**vars(self), "setting": asdict(self.setting)}, separators=(",", ":"))
@@ -63,13 +68,15 @@ class Cell:
         return min(members, key=lambda name: self.times[name])
 
 
-def compare(setting: Setting, seed: int, known: Sequence[Sequence[str]] = ((),)) -> Row:
+def compare(
+    setting: Setting, seed: int, known: Sequence[Sequence[str]] = ((),), replay: int = 0
+) -> Row:
     """Play the family and Auto on one problem; ``known`` lists what Auto is told, run by run."""
     problem = setting.problem(seed)
     initial = method_of_moments(problem)
     members = family(setting, seed)
     entries = {"fedrep": Entry(members.pop("fedrep"))}
-    courses = side_by_side(setting, problem, initial, entries, rounds=setting.rounds)
+    courses = side_by_side(setting, problem, initial, entries, rounds=setting.rounds, replay=replay)
     floor = floor_of(courses["fedrep"])
     nearest = min(TARGETS) * floor
     entries = {name: Entry(policy) for name, policy in members.items()}
@@ -77,7 +84,7 @@ def compare(setting: Setting, seed: int, known: Sequence[Sequence[str]] = ((),))
         policy = theory(setting, problem, initial, cost)
         entries[f"theory {cost:g}"] = Entry(policy)
     courses |= side_by_side(
-        setting, problem, initial, entries, rounds=setting.rounds, until=nearest
+        setting, problem, initial, entries, rounds=setting.rounds, until=nearest, replay=replay
     )
 
     def times(name: str, cost: float) -> list[float]:
@@ -94,7 +101,13 @@ def compare(setting: Setting, seed: int, known: Sequence[Sequence[str]] = ((),))
         for cost in setting.communications
     }
     courses |= side_by_side(
-        setting, problem, initial, entries, rounds=MORE_ROUNDS * setting.rounds, until=nearest
+        setting,
+        problem,
+        initial,
+        entries,
+        rounds=MORE_ROUNDS * setting.rounds,
+        until=nearest,
+        replay=replay,
     )
     names += [_label(truths) for truths in known]
     return Row(
@@ -108,6 +121,7 @@ def compare(setting: Setting, seed: int, known: Sequence[Sequence[str]] = ((),))
         waits={
             f"{c:g}": courses[f"{_label(known[0])} {c:g}"].waits for c in setting.communications
         },
+        replay=replay,
     )
 
 
@@ -117,18 +131,24 @@ def study(
     seeds: Iterable[int],
     known: Sequence[Sequence[str]] = ((),),
     say: Callable[[str], None] = lambda text: None,
+    replays: int = 1,
 ) -> list[Row]:
     """Play what the file does not hold yet, add it there, and return all that was asked for."""
     labels = {_label(truths) for truths in known}
-    held = {(row.setting, row.seed): row for row in read(file) if labels <= set(row.times)}
-    wanted = [(setting, seed) for seed in seeds for setting in settings]
+    held = {row.key: row for row in read(file) if labels <= set(row.times)}
+    wanted = [
+        (setting, seed, replay)
+        for seed in seeds
+        for replay in range(replays)
+        for setting in settings
+    ]
     file.parent.mkdir(parents=True, exist_ok=True)
-    for setting, seed in wanted:
-        if (setting, seed) not in held:
-            row = held[setting, seed] = compare(setting, seed, known)
+    for setting, seed, replay in wanted:
+        if (setting, seed, replay) not in held:
+            row = held[setting, seed, replay] = compare(setting, seed, known, replay)
             with file.open("a") as out:
                 out.write(row.json() + "\n")
-            say(f"seed {seed}: {setting.name}")
+            say(f"seed {seed}{f', replay {replay}' if replay else ''}: {setting.name}")
     return [held[key] for key in wanted]
 
 
@@ -166,7 +186,7 @@ def verdict(table: Sequence[Cell]) -> dict[str, Any]:
     return {
         "cells": len(table),
         "best in hindsight": _counts(cell.best for cell in table),
-        **{name: _judged([cell.ratio(name) for cell in table]) for name in table[0].times},
+        **{name: judged([cell.ratio(name) for cell in table]) for name in table[0].times},
     }
 
 
@@ -180,7 +200,8 @@ def weakest(table: Sequence[Cell], count: int = 10) -> list[str]:
     ]
 
 
-def _judged(ratios: Sequence[float]) -> dict[str, float | None]:
+def judged(ratios: Sequence[float]) -> dict[str, float | None]:
+    """How often close and how often far, and the quantiles."""
     ordered = sorted(ratios)
     return {
         "within 1.15": round(fmean(ratio <= CLOSE for ratio in ratios), 3),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -13,9 +13,11 @@ import torch
 from srpfl.linear import distance
 from srpfl.linear.problem import Array
 from srpfl.linear.run import LinearClients, LinearFedRep
-from srpfl.loop.rounds import initial_state, play
-from srpfl.participation import Participation
+from srpfl.loop.rounds import Arrival, Request, initial_state, play
+from srpfl.participation import Answer, Participation
 from srpfl.studies.auto_settings import Setting, SettingProblem
+
+REPLAY = 1_000_000  # rounds between one replay and the next; no run has as many
 
 
 @dataclass
@@ -51,6 +53,22 @@ class Entry:
     limit: float = math.inf
 
 
+class Replayed(LinearClients):
+    """The same clients with the batches of other rounds, and the times of other rounds where speeds
+    change: the same problem with other luck."""
+
+    replay: int = 0
+
+    def send(self, request: Request) -> Iterator[Arrival]:
+        return super().send(self._elsewhere(request))
+
+    def collect(self, request: Request, counted: Sequence[Arrival]) -> list[Answer]:
+        return super().collect(self._elsewhere(request), counted)
+
+    def _elsewhere(self, request: Request) -> Request:
+        return replace(request, round=request.round + REPLAY * self.replay)
+
+
 def side_by_side(
     setting: Setting,
     problem: SettingProblem,
@@ -59,6 +77,7 @@ def side_by_side(
     *,
     rounds: int,
     until: float = 0.0,
+    replay: int = 0,
 ) -> dict[str, Course]:
     """Each run ends at its first distance at or below ``until``, or after so many rounds.
 
@@ -68,9 +87,11 @@ def side_by_side(
     away = distance(problem.representation, initial)
     courses = {name: Course(away) for name in entries}
     transports = {
-        name: LinearClients(problem, setting.clock_at(entry.communication), setting.eta)
+        name: Replayed(problem, setting.clock_at(entry.communication), setting.eta)
         for name, entry in entries.items()
     }
+    for transport in transports.values():
+        transport.replay = replay
     states = {
         name: initial_state({"B": torch.from_numpy(initial)}, entry.policy, problem.clients)
         for name, entry in entries.items()
