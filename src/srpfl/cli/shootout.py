@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 LOCAL = "digits-fixed, digits-dynamic, digits-pareto, digits-fedavg-ft and digits-sampled"
-MORE = "digits-phones (with --traces), har and femnist (with --data-dir), cifar10 (and a GPU)"
+MORE = (
+    "digits-phones (with --traces), har, femnist and femnist-sampled (with --data-dir), "
+    "cifar10 (and a GPU)"
+)
 
 
 def shootout(

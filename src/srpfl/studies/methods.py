@@ -62,7 +62,7 @@ _DIGITS = {
 }
 _LINEAR: dict[str, Any] = {"model": {"hidden": []}}
 PARTS = {
-    "digits": Part(_DIGITS, mark=20, communications=(0.0, 10.0)),
+    "digits": Part(_DIGITS, mark=20),
     "digits-linear": Part(
         {**_DIGITS, "model": "mlp", "set": _LINEAR},
         mark=20,

@@ -166,7 +166,15 @@ SETTINGS = {
         "activity by person, fixed speeds", {**_HAR, "clock": "fixed"}, 21, 21, 20, costs=_ALL_COSTS
     ),
     "femnist": Setting(
-        "handwriting by writer, changing speeds", {**_FEMNIST, "clock": "dynamic"}, 30, 30, 20
+        "handwriting by writer, changing speeds",
+        {**_FEMNIST, "clock": "dynamic"},
+        376,
+        376,
+        20,
+        costs=_ALL_COSTS,
+    ),
+    "femnist-sampled": Setting(
+        "40 of 376 writers at a time, fixed speeds", {**_FEMNIST, "clock": "fixed"}, 376, 40, 100
     ),
     # The paper's network and numbers: this one needs a GPU.
     "cifar10": Setting(

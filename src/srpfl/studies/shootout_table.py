@@ -23,6 +23,7 @@ PANELS = [
     ("har", 0.0, "activity by person,\nfixed speeds"),
     ("femnist", 0.0, "handwriting by writer,\nchanging speeds"),
     ("digits-sampled", 0.0, "10 of 60\nat a time"),
+    ("femnist-sampled", 0.0, "40 of 376 writers\nat a time"),
     ("digits-phones", 0.0, "phones that\ncome and go"),
 ]
 INTRODUCTION = (
