@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -29,21 +29,23 @@ class Auto(Sampling):
     how far the estimates look back, in units of the rounds in which the distance falls by a factor
     e. ``margin`` is the part of the speed that is given up to hear more clients, and the part of
     its length by which the first round, in which nothing is known yet, goes on after its ``start``
-    answers. ``patience`` is for clients who differ from each other in the same way in every round:
-    the answers of a few do not speak for the others then, and as many are waited for as come
-    within the time so far over ``patience``. Where differences do not last it does nothing.
+    answers. ``patience``: one over it is the part of the time so far that a wait may take which was
+    never seen. Where clients differ from each other in the same way in every round, the answers of
+    a few do not speak for the others, and as many are waited for as come within that time. ``step``
+    is how many times as many answers the next larger n has.
 
     >>> policy = Auto(start=4)
     >>> policy.call(policy.begin(128), round=0, population=128)
     Call(ask=128, wait=4, stage=0, draw=0, deadline=None, grace=0.05)
     >>> choices(start=4, asked=32)
-    [4, 8, 16, 24, 28, 30, 31, 32]
+    [4, 6, 8, 11, 15, 16, 21, 24, 26, 28, 29, 30, 31, 32]
     """
 
     start: int | None = None
     memory: float = 4.0
     margin: float = 0.05
     patience: float = 10.0
+    step: float = 1.4
 
     sees_communication: ClassVar[bool] = True
 
@@ -55,6 +57,8 @@ class Auto(Sampling):
             raise ConfigError(f"the margin must be at least 0 and below 1, not {self.margin}")
         if not 1 <= number("the patience", self.patience) < math.inf:
             raise ConfigError(f"the patience must be at least 1, not {self.patience}")
+        if not 1.01 <= number("the step", self.step) < math.inf:
+            raise ConfigError(f"the step must be at least 1.01, not {self.step}")
 
     def begin(self, population: int) -> Memory:
         super().begin(population)
@@ -89,30 +93,30 @@ class Auto(Sampling):
         communication: float,
     ) -> Memory:
         """The memory after a round, from the little that decisions depend on."""
-        ranks = choices(checked_start(self.start, call.ask), call.ask)
+        ranks = choices(checked_start(self.start, call.ask), call.ask, self.step)
         spent = memory.get("spent", 0.0) + length + communication
-        vain = memory.get("vain")
+        failed = memory.get("failed")
         if len(times) < call.wait:
-            vain = {"heard": len(times), "until": 2 * spent}
+            failed = {"heard": len(times), "after": max(length, call.deadline or 0.0)}
+        elif failed and len(times) > failed["heard"]:
+            failed = None
         tracked = sorted({1, *ranks})
         arrivals = Arrivals(call.ask, tracked, **memory.get("arrivals", {})).after(times)
         signal = Signal(**memory.get("signal", {})).after(glance, self.memory)
         place = glance.position + glance.update
         ranks = [rank for rank in ranks if rank > 1] or ranks  # one answer alone shows no spread
-        if vain is not None and spent < vain["until"]:
-            # Somebody does not answer: a client that did not come is tried again later.
-            ranks = [rank for rank in ranks if rank <= vain["heard"]] or ranks[:1]
+        ends = {rank: _given_up(rank, arrivals, failed) for rank in ranks[1:]}
+        ranks = ranks[:1] + [rank for rank, end in ends.items() if end <= spent / self.patience]
         chosen, account = self.decide(signal, arrivals, place, ranks, communication, spent)
-        # What was never waited for is a guess, and may be far off.
-        guess = None if chosen <= arrivals.seen else OFF * arrivals.wait_for(chosen)
+        end = ends.get(chosen, 0.0)
         return {
             "wait": chosen,
             "stage": memory["stage"] + (chosen != memory["wait"]),
-            "deadline": guess + self.margin * communication if guess else None,
+            "deadline": end + self.margin * communication if end else None,
             "signal": asdict(signal),
             "arrivals": {"gaps": arrivals.gaps, "rounds": arrivals.rounds},
             "spent": spent,
-            "vain": vain,
+            "failed": failed,
             "account": account,
         }
 
@@ -167,17 +171,26 @@ class Auto(Sampling):
         return chosen, account
 
 
-def choices(start: int, asked: int) -> list[int]:
-    """The numbers of answers considered: doubling up to N/2, then halving what is missing to N."""
-    few, rest = [], []
-    n, missing = start, asked // 2
+def choices(start: int, asked: int, step: float = 1.4) -> list[int]:
+    """The numbers of answers considered: ``step`` times as many each time up to N/2, from there on
+    with as many less missing to N."""
+    found, n, missing = {start, asked}, float(start), asked / 2
     while n < asked / 2:
-        few.append(n)
-        n *= 2
-    while missing:
-        rest.append(asked - missing)
-        missing //= 2
-    return sorted({*few, *(n for n in rest if n >= start), start, asked})
+        found.add(round(n))
+        n *= step
+    while missing >= 1:
+        found.add(asked - round(missing))
+        missing /= step
+    return sorted(n for n in found if n >= start)
+
+
+def _given_up(rank: int, arrivals: Arrivals, failed: Mapping[str, Any] | None) -> float:
+    """When a round that waits for so many ends at the latest; 0 where that wait is known."""
+    heard, after = (failed["heard"], failed["after"]) if failed else (math.inf, 0.0)
+    if rank <= min(arrivals.seen, heard):
+        return 0.0
+    # A wait that failed was longer than its deadline: the next one is longer, too.
+    return OFF * max(arrivals.wait_for(rank), after if rank > heard else 0.0)
 
 
 def _reason(chosen: int, n: int, *, every: bool, noise: float, gain: float) -> str:

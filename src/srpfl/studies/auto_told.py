@@ -18,7 +18,7 @@ from srpfl.participation.base import Memory, Outcome
 from srpfl.studies.auto_settings import Setting, SettingProblem
 
 KNOWN = ("distance", "pull", "waits")
-PARAMETERS = ("margin", "patience", "memory")
+PARAMETERS = ("margin", "patience", "memory", "step")
 SEEN = 20  # rounds whose waits are averaged
 
 
