@@ -243,6 +243,21 @@ def test_without_ray_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
         cluster.connected()
 
 
+def test_ctrl_c_waits_until_ray_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray imported by half would print a traceback when Python ends."""
+    (tmp_path / "ray.py").write_text(
+        "import signal\nsignal.raise_signal(signal.SIGINT)\nwhole = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)  # is put back in the end
+    del sys.modules["ray"]
+    with pytest.raises(KeyboardInterrupt):
+        cluster.connected()
+    assert sys.modules["ray"].whole
+
+
 def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_ends_with_us() -> None:
     script = (
         "import os, srpfl, tiny\n"

@@ -40,7 +40,8 @@ def connected(cpus: int | None = None) -> Any:
         # Ray lets all others on a machine go first. Here its processes are the run itself.
         os.environ.setdefault("RAY_worker_niceness", "0")
     try:
-        import ray
+        with _no_interrupt():
+            import ray
     except ModuleNotFoundError as error:
         raise ConfigError(
             "Ray is not installed: pip install 'srpfl[ray]', or take engine='workers'"
@@ -100,6 +101,23 @@ def _guarded(end: contextlib.ExitStack) -> Iterator[None]:
     end.callback(guarded.close)
     with guarded.marking():
         yield
+
+
+@contextlib.contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Ctrl-C waits: Ray imported by half fails with many lines when Python ends. It may come to any
+    thread, so a mask would not do."""
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
+    came = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: came.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came.is_set():
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextlib.contextmanager
