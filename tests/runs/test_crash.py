@@ -227,6 +227,24 @@ def test_drafts_of_a_crash_go_when_the_run_goes_on(quick_path: Path) -> None:
     assert examine(folder).whole
 
 
+@pytest.mark.parametrize("left", [[], [".state.json.99", ".shared.safetensors.99"]])
+def test_a_checkpoint_whose_names_the_disk_has_lost_is_in_nobodys_way(
+    left: list[str], quick_path: Path
+) -> None:
+    whole, folder = quick_path / "whole", quick_path / "run"
+    tiny.simulate(out=whole, **CHOICES)
+    copy_of(whole, folder)
+    hollow = folder / "checkpoints" / "000005"
+    for file in hollow.iterdir():
+        file.unlink()
+    for name in left:
+        (hollow / name).write_text("half")
+    assert files.drafts(folder) == [hollow]
+    tiny.simulate(out=folder, resume=True, **CHOICES)
+    same_as(whole, folder)
+    assert examine(folder).whole
+
+
 def parts_in(folder: Path) -> int:
     """How many personal parts the files of a run hold, live and past."""
     held = 0

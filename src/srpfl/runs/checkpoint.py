@@ -79,8 +79,6 @@ class Checkpoints:
         draft.mkdir()
         try:
             self._fill(draft, state, sealed=sealed)
-            if folder_at(place):
-                remove_checkpoint(place)
             draft.rename(place)
         except BaseException:
             with contextlib.suppress(OSError):
