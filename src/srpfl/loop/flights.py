@@ -1,8 +1,9 @@
 """Rounds that keep late answers: so many clients are at work at any time, and a round goes on as
 soon as enough answers have come, from whichever version of the shared part they started.
 
-When an answer comes, another client is asked at once. A client whose answer waits for the round's
-end is not asked again before it: it would only do the same work twice.
+When an answer comes, another client is asked at once, or as soon as one can be reached. A client
+whose answer waits for the round's end is not asked again before it: it would only do the same work
+twice.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def keep(
             for answer, flight in zip(answers, landed, strict=True)
         ],
         duration=over - state.computing,
-        communication=0.0,
+        communication=transport.communication,
         late=[Arrival(flight.client, flight.due - flight.began) for flight in traffic.dropped],
         lost=traffic.lost,
         end=over,
@@ -118,17 +119,25 @@ class Traffic:
             or not any(after - each.version > call.max_age for each in self.aloft.values())
         )
 
+    @property
+    def free(self) -> int:
+        """Places for others at work."""
+        return self.call.ask - len(self.aloft)
+
+    @property
+    def busy(self) -> set[int]:
+        """Who is not to be asked now."""
+        return self.aloft.keys() | {flight.client for flight in self.landed} | self._silent
+
     def ask(self) -> None:
         """Ask others in the place of those who have answered or left."""
-        free = self.call.ask - len(self.aloft)
-        if free <= 0:
+        if self.free <= 0:
             return
-        busy = self.aloft.keys() | {flight.client for flight in self.landed}
-        idle = self.transport.idle(self.call, self.now, wait=not busy)
-        idle = [client for client in idle if client not in busy and client not in self._silent]
+        idle = self.transport.idle(self.call, self.now, wait=not self.busy - self._silent)
+        idle = [client for client in idle if client not in self.busy]
         if not idle:
             return
-        call, again = replace(self.call, ask=free), [self._asks] if self._asks else []
+        call, again = replace(self.call, ask=self.free), [self._asks] if self._asks else []
         who = chosen(self.participation, self.state, call, idle, self.seed, *again)
         self._asks += 1
         parts = efforts(self.participation, self.state, who)
@@ -141,10 +150,16 @@ class Traffic:
         self.lost += silent
 
     def hear(self, until: float) -> bool:
-        """Take the next flight that ends by then; False if there is none."""
-        flight = self.transport.landing(list(self.aloft.values()), until)
-        if flight is None or len(self.lost) > MOST_LOST:
+        """Go on to the next flight that ends by then, or to somebody who comes for a free place
+        before it; False if there is neither."""
+        comes = self.transport.comes(self.busy, self.now) if self.free > 0 else math.inf
+        flight = self.transport.landing(list(self.aloft.values()), min(until, comes))
+        if len(self.lost) > MOST_LOST:
             return False
+        if flight is None:
+            here = comes <= until and comes < math.inf
+            self.now = comes if here else self.now
+            return here
         self.now = flight.due
         del self.aloft[flight.client]
         age, oldest = self.state.round - flight.version, self.call.max_age

@@ -8,7 +8,7 @@ trained, and an answer waits for its time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -123,6 +123,14 @@ class VirtualTransport:
             )
             if min(time, end) < math.inf
         ]
+
+    def comes(self, but: Collection[int], now: float) -> float:
+        if not isinstance(self.clock, ComesAndGoes):
+            return math.inf
+        others = np.setdiff1d(np.arange(self.population), np.array(list(but), dtype=np.int64))
+        stays = stays_of(self.clock, self.seed, others, self.population, now)
+        assert stays is not None
+        return float(stays[0][stays[0] > now].min(initial=math.inf))
 
     def landing(self, flights: Sequence[Flight], until: float) -> Flight | None:
         """In order of time; ties go to the lower number."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -48,8 +48,8 @@ class Heard:
 
     asked: Sequence[int]
     answers: list[Answer]  # those that count, in order of arrival
-    duration: float  # from the round's beginning to its end, without communication
-    communication: float  # that the round costs beside
+    duration: float  # from the round's beginning to its end
+    communication: float  # of an exchange: beside the duration, or in it where late answers count
     late: Sequence[Arrival] = ()  # dropped
     lost: Sequence[int] = ()  # left while at work
     end: float | None = None  # on the run's clock, where it is known better than by the duration
@@ -125,6 +125,11 @@ class KeepingTransport(Transport, Protocol):
     def launch(self, request: Request) -> Sequence[Flight]:
         """Send the request; the flights that begin. A client asked here may answer in any later
         round."""
+        ...
+
+    def comes(self, but: Collection[int], now: float) -> float:
+        """When the next client comes, of all but these, who could not be asked yet; infinity where
+        nobody will, or where that is not known before."""
         ...
 
     def landing(self, flights: Sequence[Flight], until: float) -> Flight | None:

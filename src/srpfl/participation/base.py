@@ -74,8 +74,8 @@ class Outcome:
     call: Call
     asked: Sequence[int]
     answers: Sequence[Answer]  # those that counted, in order of arrival
-    duration: float  # from sending to its end, without communication
-    communication: float  # the part of the round that is not the clients' computing
+    duration: float  # from sending to its end; without communication, unless late answers are kept
+    communication: float  # of an exchange, beside the clients' computing
     sent: Params  # the shared part that went out
 
 

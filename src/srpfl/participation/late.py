@@ -155,12 +155,15 @@ class Compass(KeepsLate):
     The fastest client does all of its local work. Others do as much as they can do in that time, or
     in twice, three times as long where that would be less than ``least`` of it; so answers come in
     groups, and the server updates when a group is due. Times are known from a client's last answer;
-    before it has given one, it does ``least``. Work is dealt out in tenths.
+    before it has given one, it does ``least``. Work is dealt out in tenths. What an exchange costs,
+    C, is there however little work is done, and is no part of it.
 
     >>> policy = Compass()
-    >>> memory = {"times": {"0": 1.0, "1": 2.5, "2": 40.0}}
-    >>> policy.effort(memory, [0, 1, 2, 3])
+    >>> times = {"0": 1.0, "1": 2.5, "2": 40.0}  # of all the work
+    >>> policy.effort({"times": times, "cost": 0.0}, [0, 1, 2, 3])
     [1.0, 0.4, 0.2, 0.2]
+    >>> policy.effort({"times": times, "cost": 9.0}, [0, 1, 2, 3])
+    [1.0, 0.6, 0.3, 0.2]
     """
 
     least: float = 0.2
@@ -174,29 +177,37 @@ class Compass(KeepsLate):
             raise ConfigError(f"the slack must be zero or more, not {self.slack}")
 
     def begin(self, population: int) -> Memory:
-        return {**super().begin(population), "times": {}}
+        return {**super().begin(population), "times": {}, "cost": 0.0}
 
     def call(self, memory: Memory, round: int, population: int) -> Call:
-        asked, known = self.asked(population), memory["times"].values()
-        deadline = (1 + self.slack) * min(known) if known and min(known) > 0 else None
+        asked, deadline = self.asked(population), self._span(memory) or None
         wait = asked if deadline else 1
         return Call(ask=asked, wait=wait, draw=round, deadline=deadline, late="keep")
 
     def effort(self, memory: Memory, clients: Sequence[int]) -> list[float]:
         """Which part of its local work each of the clients is to do."""
-        times = memory["times"]
-        fastest = min(times.values(), default=0.0)
-        return [self._part(times.get(str(client)), fastest) for client in clients]
+        times, cost, span = memory["times"], memory.get("cost", 0.0), self._span(memory)
+        return [self._part(times.get(str(client)), cost, span) for client in clients]
 
-    def _part(self, time: float | None, fastest: float) -> float:
-        if time is None or not fastest:
+    def _span(self, memory: Memory) -> float:
+        """From group to group: what the fastest client takes for all of its work, and the slack."""
+        known = memory["times"].values()
+        return (1 + self.slack) * float(min(known) + memory.get("cost", 0.0)) if known else 0.0
+
+    def _part(self, time: float | None, cost: float, span: float) -> float:
+        if time is None or not span:
             return self.least
-        group = max(1, math.ceil(self.least * time / fastest - 1e-9))
-        return max(self.least, math.floor(10 * min(1.0, group * fastest / time) + 1e-9) / 10)
+        group = max(1, math.ceil((cost + self.least * time) / span - 1e-9))
+        part = (group * span - cost) / time if time > 0 else 1.0
+        return max(self.least, math.floor(10 * min(1.0, part) + 1e-9) / 10)
 
     def learn(self, memory: Memory, outcome: Outcome) -> Memory:
-        seen = {str(answer.client): answer.time / answer.part for answer in outcome.answers}
-        return {**memory, "times": {**memory["times"], **seen}}
+        cost = outcome.communication
+        seen = {
+            str(answer.client): max(0.0, answer.time - cost) / answer.part
+            for answer in outcome.answers
+        }
+        return {**memory, "times": {**memory["times"], **seen}, "cost": cost}
 
     def credit(self, age: int) -> Credit:
         """How an answer of this age counts."""

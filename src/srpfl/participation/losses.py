@@ -18,7 +18,8 @@ class PowerOfChoice(Selecting):
 
     Cho, Wang and Joshi, "Towards understanding biased client selection in federated learning"
     (AISTATS 2022), in the form that asks nothing more of clients: the loss is the one of a
-    client's last answer (π_rpow-d). A client that was never heard comes first.
+    client's last answer (π_rpow-d). A client that was never heard comes first. The paper draws
+    candidates by their share of the data; here all have the same chance.
     ``candidates`` is d over the number asked.
     """
 

@@ -26,7 +26,9 @@ class Oort(Selecting):
 
     T is the ``pace``-th percentile of the times seen. The pacer raises it by ``step`` points
     whenever the utility won in the last ``window`` rounds is less than in those before. The paper
-    has the root mean square of the samples' losses for loss_i; a server here sees their mean.
+    has the root mean square of the samples' losses for loss_i; a server here sees their mean. It
+    explores by speed where that is known of clients that were never heard, which it is not here,
+    and can bar clients that were taken too often, which is left out.
     """
 
     exploration: float = 0.9
