@@ -13,19 +13,25 @@ import tiny
 from algorithms.quadratic import (
     CLIENTS,
     LR,
+    POINTS,
     ROUNDS,
     SAME,
     STEPS,
     TOLERANCE,
+    Start,
     X,
     Y,
     away,
     gradient,
     local,
+    optimum,
     own,
     played,
     weights,
 )
+from srpfl.algorithms.mapper import BestMixture
+from srpfl.core.rules import LossAndGradient
+from srpfl.data.base import Pooled
 from srpfl.options.config import Config
 from srpfl.options.experiment import experiment
 
@@ -43,10 +49,11 @@ def mapper(grid: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray, list[int], 
     for _ in range(ROUNDS):
         after = []
         for i in range(CLIENTS):
-            y = w
+            y, losses = w, np.zeros(len(grid))
             for _ in range(STEPS):
                 mixed = [a * v[i, k] + (1 - a) * y for k, a in enumerate(grid)]
-                best[i] = int(np.argmin([loss(i, m) for m in mixed]))
+                losses += [loss(i, m) for m in mixed]
+                best[i] = int(np.argmin(losses))
                 seen.add(best[i])
                 for k, a in enumerate(grid):
                     v[i, k] = v[i, k] - LR * a * gradient(i, mixed[k])
@@ -57,7 +64,7 @@ def mapper(grid: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray, list[int], 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_mapper_is_that_of_the_paper(engine: str) -> None:
+def test_mapper_is_what_its_docstring_says(engine: str) -> None:
     algorithm = srpfl.MAPPER(grid=GRID, **SAME)
     run = played(algorithm, engine=engine)
     w, v, best, seen = mapper(GRID)
@@ -85,11 +92,49 @@ def test_mapper_with_one_end_of_the_grid_is_fedavg_and_with_the_other_local_trai
     assert away(np.stack(found), alone) < TOLERANCE
 
 
+def test_mapper_comes_to_the_least_value_of_the_papers_objective() -> None:
+    """With a local model of its own every client's mixture can be its own best line, whatever λ is:
+    the objective is least there, and with any λ above zero descent comes to it."""
+    rule = srpfl.SGD(lr=0.15, weight_decay=0.0)
+    algorithm = srpfl.MAPPER(grid=GRID, **{**SAME, "steps": 20, "rule": rule})
+    run = played(algorithm, rounds=12, engine="loop")
+    assert run.state is not None
+    assert run.parts is not None
+    for i in range(CLIENTS):
+        found = algorithm.own(run.state.shared, {}, run.parts.slots_of(i))["line.weight"][0].numpy()
+        best = np.linalg.lstsq(X[i], Y[i], rcond=None)[0]
+        assert away(found, best) < 0.005 < 0.5 < away(best, optimum()), i  # what 240 steps leave
+
+
+def test_mappers_choice_is_by_the_losses_of_the_whole_round() -> None:
+    """Of two batches the second is fitted best by the mixture that the first one speaks against,
+    and more strongly."""
+    rule = BestMixture(rule=srpfl.SGD(lr=1e-9, weight_decay=0.0), grid=(0.25, 0.75))
+    slots = srpfl.MAPPER(grid=(0.25, 0.75)).client_state(srpfl.FedAvg().split(Line()))
+    state = rule.start({"w": torch.zeros(1)}, {"v": {"w": torch.ones(2, 1)}, "best": slots["best"]})
+    for aim, wins in ((-4.0, 0), (1.0, 0)):  # mixtures are at 0.25 and 0.75
+
+        def both(at: Any, aim: float = aim) -> Any:
+            return (at["w"] - aim).square().sum(), {"w": 2 * (at["w"] - aim)}
+
+        _, state = rule.step(LossAndGradient(both), {"w": torch.zeros(1)}, state)
+        assert int(state["best"]["best"].argmax()) == wins
+
+
+class Line(torch.nn.Module):
+    """One weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.zeros(1))
+
+
 def actperfl() -> tuple[np.ndarray, np.ndarray]:
     x, theta = np.zeros(2), np.zeros((CLIENTS, 2))
     between, within = np.inf, np.zeros(CLIENTS)  # σ², σ_i²
-    rho = np.zeros(CLIENTS)
+    rho, each = np.zeros(CLIENTS), np.zeros(CLIENTS)
     for _ in range(ROUNDS):
+        others = each.sum() - each
         for i in range(CLIENTS):
             init = (x - rho[i] * theta[i]) / (1 - rho[i])
             y, iterates = init, []
@@ -97,7 +142,8 @@ def actperfl() -> tuple[np.ndarray, np.ndarray]:
                 y = y - LR * gradient(i, y)
                 iterates.append(y)
             within[i] = np.var(iterates, 0).mean()
-            share = 1.0 if np.isinf(between) else between / (between + within[i])
+            far = np.inf if np.isinf(between) else between + 1 / others[i]
+            share = 1.0 if np.isinf(far) else far / (far + within[i])
             theta[i] = init + share * (y - init)
         between = np.var(theta, 0, ddof=1).mean()
         each = 1 / (between + within)
@@ -107,11 +153,48 @@ def actperfl() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_actperfl_follows_its_hierarchical_model(engine: str) -> None:
+def test_actperfl_is_what_its_docstring_says(engine: str) -> None:
     run = played(srpfl.ActPerFL(**SAME), engine=engine)
     x, theta = actperfl()
     assert away(own(run, "theta"), theta) < TOLERANCE
     assert away(weights(run.state), x) < TOLERANCE
+
+
+def posterior(client: int, seen: np.ndarray, between: float, within: np.ndarray) -> np.ndarray:
+    """E[θ_i | all that was seen] of θ_k ~ N(θ, σ²) and seen_k ~ N(θ_k, σ_k²) with nothing known of
+    θ: the joint density's normal equations, in θ and all θ_k."""
+    left, right = np.zeros((CLIENTS + 1,) * 2), np.zeros((CLIENTS + 1, seen.shape[1]))
+    for k in range(CLIENTS):
+        left[k, k] = 1 / within[k] + 1 / between
+        left[k, -1] = left[-1, k] = -1 / between
+        right[k] = seen[k] / within[k]
+    left[-1, -1] = CLIENTS / between
+    found: np.ndarray = np.linalg.solve(left, right)[client]
+    return found
+
+
+def test_actperfls_models_are_the_posterior_means_of_its_hierarchical_model() -> None:
+    """Given what the others sent before, and what a client has found by itself."""
+    before = played(srpfl.ActPerFL(**SAME), rounds=3, engine="loop")
+    after = played(srpfl.ActPerFL(**SAME), rounds=4, engine="loop")
+    assert before.state is not None
+    assert before.parts is not None
+    assert after.parts is not None
+    spread = before.state.server["spread"]
+    between, sent = 1 / float(spread["precision"]), own(before, "theta")
+
+    def variances(run: srpfl.Run) -> np.ndarray:
+        assert run.parts is not None
+        slots = [run.parts.slots_of(i)["last"] for i in range(CLIENTS)]
+        return np.array([float(each["variance"]) for each in slots])
+
+    for i in range(CLIENTS):
+        others = [k for k in range(CLIENTS) if k != i]
+        each = 1 / (between + variances(before))
+        y = local(i, each[others] @ sent[others] / each[others].sum())
+        seen, within = sent.copy(), variances(before)
+        seen[i], within[i] = y, variances(after)[i]
+        assert away(own(after, "theta")[i], posterior(i, seen, between, within)) < TOLERANCE
 
 
 def test_the_less_clients_differ_the_less_actperfl_leaves_the_shared_model() -> None:
@@ -148,6 +231,43 @@ def test_dapper_shares_fedavgs_model_and_adapts_all_of_it() -> None:
     plan = srpfl.Dapper().tuning(tiny.model())
     assert plan.phases[0].trains == {name for name, _ in tiny.model().named_parameters()}
     assert one.evaluations[-1].kind == "personalised"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_dapper_is_fedavg_and_then_descent_on_each_clients_mixture(engine: str) -> None:
+    """What a client is judged by: its own points and a share of all, from the shared model on."""
+    pool = srpfl.data.Samples(np.concatenate(X), np.concatenate(Y))
+    parts = np.split(np.arange(CLIENTS * POINTS), CLIENTS)
+    plain: Any = Pooled("quadratic", pool, pool, parts, parts, 0)
+    data = srpfl.data.Interpolated(plain, share=0.5)
+    size = 2 * POINTS
+    algorithm = srpfl.Dapper(**{**SAME, "batch_size": size}, tuning_epochs=3)
+    run = srpfl.simulate(data=data, model=Start, algorithm=algorithm, task=srpfl.Regression(),
+                         rounds=ROUNDS, precision="float64", evaluate_every=ROUNDS,
+                         engine=engine)  # fmt: skip
+    mixed = [data.train(i) for i in range(CLIENTS)]
+
+    def slope(i: int, w: np.ndarray) -> np.ndarray:
+        return 2 * mixed[i].x.T @ (mixed[i].x @ w - mixed[i].y) / size
+
+    w = np.zeros(2)
+    for _ in range(ROUNDS):
+        after = []
+        for i in range(CLIENTS):
+            y = w
+            for _ in range(STEPS):
+                y = y - LR * slope(i, y)
+            after.append(y)
+        w = np.mean(after, 0)
+    assert away(weights(run.state), w) < TOLERANCE
+    expected = []
+    for i in range(CLIENTS):
+        y, speed = w, np.zeros(2)
+        for _ in range(3):  # fine-tuning has momentum with every method
+            speed = 0.5 * speed + slope(i, y)
+            y = y - LR * speed
+        expected.append(loss(i, y) ** 0.5)
+    assert run.evaluations[-1].clients == pytest.approx(expected, rel=1e-9)
 
 
 def test_on_a_quadratic_dapper_minimises_the_mixture() -> None:

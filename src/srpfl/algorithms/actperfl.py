@@ -21,13 +21,15 @@ from srpfl.core.split import Params, Split
 @dataclass(frozen=True, kw_only=True)
 class ActPerFL(FedAvg):
     """Clients' models θ_i ~ N(θ, σ²), and what a client finds is off its θ_i by σ_i². It begins at
-    θ without its own part in it, (θ − ρθ_i) / (1 − ρ), comes to y by local steps, and takes θ_i =
-    init + (y − init)·σ² / (σ² + σ_i²); the server's θ is the mean of θ_i weighted by 1 / (σ² +
-    σ_i²), of which ρ is its share. σ_i² is the variance of its steps' iterates and σ² that of the
-    θ_i, per weight. A client is judged by its θ_i ("local").
+    θ without its own part in it, init = (θ − ρθ_i) / (1 − ρ), comes to y by local steps, and takes
+    θ_i = init + (y − init)·s / (s + σ_i²), the mean of its posterior given y and what the others
+    have sent: s = σ² + 1 / Σ_{k≠i} 1 / (σ² + σ_k²) is how far its θ_i is from init. The server's θ
+    is the mean of θ_i weighted by 1 / (σ² + σ_i²), of which ρ is its share. σ_i² is the variance of
+    its steps' iterates and σ² that of the θ_i, per weight. A client is judged by its θ_i ("local").
 
-    The paper stops after fewer steps where σ_i² is large: on a quadratic that is this mixture.
-    Written from what the paper says of the method; not compared with its pseudo-code."""
+    The paper stops after fewer steps where σ_i² is large: on a quadratic whose curvature is the
+    same in all directions that is this mixture, and clients here all take their steps. Its
+    pseudo-code was not at hand: this is its hierarchical model, solved."""
 
     headline: ClassVar[Evaluation] = "local"
 
@@ -53,7 +55,8 @@ class ActPerFL(FedAvg):
         count = sum(value.numel() for value in theta.values())
         variance = trained.own["noted"]["squares"] / (trained.steps.clamp(min=1) * count)
         init = begun(given.shared, theta, spread, given.own["last"])
-        share = 1 / (1 + spread["precision"] * variance)
+        others = spread["weights"] - in_it(spread, given.own["last"])
+        share = 1 / (1 + spread["precision"] * variance * others / (1 + others))
         found = {n: at + share * (trained.shared[n] - at) for n, at in init.items()}
         last = {"variance": variance, "round": spread["round"]}
         own = {**trained.own, "theta": found, "last": last}
@@ -85,11 +88,15 @@ def weight(precision: Tensor, variance: Tensor) -> Tensor:
     return 1 / (1 + precision * variance.to(precision))
 
 
+def in_it(spread: Params, last: Params) -> Tensor:
+    """The weight of the client's own part in θ: none, unless it took part in the last round."""
+    was_there = (last["round"] == spread["round"] - 1).to(spread["precision"])
+    return was_there * weight(spread["precision"], last["variance"])
+
+
 def begun(sent: Params, theta: Params, spread: Params, last: Params) -> Params:
     """Where local steps begin: at θ, without the client's own part if that is in it."""
-    was_there = (last["round"] == spread["round"] - 1).to(sent[next(iter(theta))])
-    mine = was_there * weight(spread["precision"], last["variance"])
-    rho = mine / spread["weights"].clamp(min=1e-12)
+    rho = in_it(spread, last) / spread["weights"].clamp(min=1e-12)
     rho = torch.where(rho < 0.999, rho, 0.0)  # it was alone: there is nothing else
     return {name: (sent[name] - rho * value) / (1 - rho) for name, value in theta.items()}
 

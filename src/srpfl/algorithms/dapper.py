@@ -17,10 +17,14 @@ from srpfl.errors import ConfigError
 class Dapper(FedAvg):
     """Each client's model minimises the loss on λD_i + (1 − λ)D, its own data and everyone's, from
     the shared model on: that is FedAvg on ``srpfl.data.Interpolated(data, share=λ)``, judged after
-    each client has trained the whole model on its mixture. Over clients the mixtures make D, so the
-    shared model is FedAvg's. λ = 1 is FedAvg with everything fine-tuned. The command mixes the data
-    by itself; λ is chosen from a few by the user, where the paper tries them all.
-    Written from what the paper says of the method; not compared with its pseudo-code."""
+    each client has trained the whole model on its mixture. λ = 1 is FedAvg with everything
+    fine-tuned. The command mixes the data by itself.
+
+    The paper's pseudo-code was not at hand. By its text the shared model is trained on everyone's
+    data, then each client trains it further on batches that are its own with probability λ, for all
+    λ of a few, and keeps the best. Here a client holds its own points and (1 − λ)/λ times as many
+    of everyone's, drawn once; the shared model is trained on these too, whose mean over clients is
+    everyone's data; and λ is the user's choice, one for a run."""
 
     share: float = 0.5  # λ
 

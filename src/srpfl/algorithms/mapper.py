@@ -21,12 +21,14 @@ from srpfl.errors import ConfigError
 @dataclass(frozen=True, kw_only=True)
 class MAPPER(FedAvg):
     """A client has a local model v_λ for each λ of a grid. In each step v_λ ← v_λ − ηλ∇f_i(λv_λ +
-    (1 − λ)w) for all λ, and w ← w − η(1 − λ)∇f_i of the mixture with the least loss; the server
-    averages w. A client is judged by its best mixture ("local").
+    (1 − λ)w) for all λ, and w ← w − η(1 − λ)∇f_i of the mixture with the least loss in the round so
+    far; the server averages w. A client is judged by its best mixture ("local").
 
-    Weights are mixed, which for linear models mixes predictions as the paper does. APFL mixes the
-    same way, but trains w for itself and learns λ. Written from what the paper says of the method;
-    not compared with its pseudo-code."""
+    That is descent on the paper's objective, Σ f_i(λ_i v_i + (1 − λ_i)w) in w, all v_i and all λ_i
+    of the grid. The paper's pseudo-code was not at hand. By its text a client first fits its local
+    models to the w that it was sent, then chooses λ, then improves w; here it does so batch by
+    batch, at half the passes over its data. Weights are mixed, which for linear models mixes
+    predictions as the paper does. APFL mixes the same way, but trains w for itself and learns λ."""
 
     grid: tuple[float, ...] = (0.25, 0.5, 0.75)  # of λ
     rule: SGD = SGD()
@@ -83,7 +85,8 @@ class BestMixture:
             n: each.reshape(-1, *params[n].shape).expand(count, *params[n].shape)
             for n, each in v.items()
         }
-        return {"v": v, "best": {"best": given["best"]["best"]}}
+        best = given["best"]["best"]
+        return {"v": v, "best": {"best": best}, "losses": {"sums": torch.zeros_like(best)}}
 
     def step(
         self, gradient: Gradient, params: Params, state: RuleState
@@ -95,13 +98,14 @@ class BestMixture:
             moved.append(self._moved(v, grads, share))
             losses.append(loss)
             pulls.append(grads)
-        before = state["best"]["best"]
+        before, sums = state["best"]["best"], state["losses"]["sums"]
+        sums = sums + torch.stack(losses).to(sums)
         places = torch.arange(len(self.grid), device=before.device)
-        best = (places == torch.stack(losses).argmin()).to(before)
+        best = (places == sums.argmin()).to(before)
         pull = {n: picked(best, torch.stack([grads[n] for grads in pulls])) for n in params}
         w = self._moved(params, pull, 1 - share_of(best, self.grid))
         v = {name: torch.stack([after[name] for after in moved]) for name in state["v"]}
-        return w, {"v": v, "best": {"best": best}}
+        return w, {"v": v, "best": {"best": best}, "losses": {"sums": sums}}
 
     def _moved(self, params: Params, grads: Params, share: Tensor | float) -> Params:
         scaled = {name: share * grad for name, grad in grads.items()}
