@@ -112,6 +112,36 @@ def test_the_shared_model_is_that_of_the_paper(kind: Any, engine: str) -> None:
     assert away(found, TWINS[kind]()) < TOLERANCE
 
 
+class InTurn(srpfl.Everyone):
+    """Two of three clients, another pair in every round."""
+
+    def choose(self, memory: Any, call: Any, idle: Any, rng: Any) -> tuple[int, ...]:
+        return tuple(sorted({call.draw % CLIENTS, (call.draw + 1) % CLIENTS}))
+
+
+@pytest.mark.parametrize("kind", [srpfl.SCAFFOLD, srpfl.FedDyn], ids=lambda kind: kind.__name__)
+def test_where_some_take_part_all_clients_share_what_the_server_remembers(kind: Any) -> None:
+    """SCAFFOLD's c moves by |S|/N of the mean, FedDyn's h by 1/N of the sum."""
+    run = played(kind(**SAME), participation=InTurn(sample=2))
+    x, c, own = np.zeros(2), np.zeros(2), np.zeros((CLIENTS, 2))
+    for round in range(ROUNDS):
+        some = sorted({round % CLIENTS, (round + 1) % CLIENTS})
+        assert sorted(run.rounds[round].participants) == some
+        if kind is srpfl.SCAFFOLD:
+            y = {i: local(i, x, lambda w, shift=c - own[i]: shift) for i in some}
+            new = {i: own[i] - c + (x - y[i]) / (STEPS * LR) for i in some}
+            c = c + sum(new[i] - own[i] for i in some) / CLIENTS
+            x = np.mean([y[i] for i in some], 0)
+        else:
+            y = {i: local(i, x, lambda w, x=x, g=own[i]: 0.1 * (w - x) - g) for i in some}
+            new = {i: own[i] - 0.1 * (y[i] - x) for i in some}
+            c = c - 0.1 / CLIENTS * sum(y[i] - x for i in some)
+            x = np.mean([y[i] for i in some], 0) - c / 0.1
+        for i in some:
+            own[i] = new[i]
+    assert away(weights(run.state), x) < TOLERANCE
+
+
 def test_fedprox_without_a_pull_is_fedavg_bit_for_bit() -> None:
     one = tiny.simulate(algorithm=srpfl.FedProx(mu=0.0))
     other = tiny.simulate(algorithm=srpfl.FedAvg())
