@@ -39,3 +39,5 @@ ssh-keygen -q -t ed25519 -N "" -C "apps" -f app
 signer=$(cut -d ' ' -f 1,2 app.pub)
 printf "fpk_%s: '%s'\n" "$(printf %s "$signer" | sha256sum | cut -c 1-16)" "$signer" > trusted.yaml
 chmod 600 ca.key server.key
+chmod 755 public
+chmod 644 public/* ca.crt server.crt trusted.yaml

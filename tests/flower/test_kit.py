@@ -27,7 +27,8 @@ UNITS = sorted(KIT.glob("systemd/*.service"))
 def commands() -> Iterator[tuple[str, list[str]]]:
     compose = yaml.safe_load((KIT / "compose.yaml").read_text())
     for name, service in compose["services"].items():
-        yield f"compose {name}", service["command"]
+        if service["command"][0] != "sleep":
+            yield f"compose {name}", service["command"]
     for path in MANIFESTS:
         for thing in yaml.safe_load_all(path.read_text()):
             spec = thing.get("spec", {}).get("template", {}).get("spec", {})
@@ -118,7 +119,50 @@ def test_systemd_understands_the_unit(path: Path) -> None:
     assert not [line for line in said if path.name.split("@")[0] in line], said
 
 
-def test_the_image_has_what_it_copies() -> None:
+def test_the_image_has_what_it_needs(tmp_path: Path) -> None:
+    """From nothing but the files that it copies, the package can be built."""
     for words in re.findall(r"^COPY (.*)$", (KIT / "Dockerfile").read_text(), re.MULTILINE):
-        for source in words.split()[:-1]:
+        *sources, target = words.split()
+        for source in sources:
             assert (ROOT / source).exists(), source
+            if target in (".", "./", "src"):
+                copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+                copy(ROOT / source, tmp_path / source)
+    script = "from setuptools.build_meta import *; prepare_metadata_for_build_wheel('.')"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-400:]
+
+
+FLWR = """#!/bin/sh
+echo "$3" >> "$0.said"
+case $3 in
+*node-0*) echo "[code: 23] Public key already in use."; exit 1 ;;
+*node-2*) echo "Public key file does not exist."; exit 1 ;;
+esac
+[ -e "$0.up" ] || { touch "$0.up"; echo "Connection refused"; exit 1; }
+"""
+
+
+@pytest.mark.parametrize(("nodes", "fine"), [(2, True), (3, False)])
+def test_nodes_are_registered_again_and_again(tmp_path: Path, nodes: int, fine: bool) -> None:
+    """A key that is registered already is no trouble, nor is a SuperLink that is not up yet; other
+    connections are left as they are, and ours is found from any folder."""
+    flwr, home = tmp_path / "flwr", tmp_path / "home"
+    flwr.write_text(FLWR)
+    flwr.chmod(0o755)
+    (tmp_path / "sleep").write_text("#!/bin/sh\n")
+    (tmp_path / "sleep").chmod(0o755)
+    home.mkdir()
+    (home / "config.toml").write_text('[superlink]\ndefault = "other"\n')
+    (tmp_path / "keys").mkdir()
+    surroundings = {"PATH": f"{tmp_path}:/usr/bin:/bin", "FLWR_HOME": str(home)}
+    command = ["sh", str(KIT / "register.sh"), str(nodes), "keys"]
+    for _ in range(2):
+        done = subprocess.run(command, cwd=tmp_path, env=surroundings, capture_output=True)
+        assert (done.returncode == 0) == fine, done
+    said = (home / "config.toml").read_text()
+    assert said.startswith('[superlink]\ndefault = "other"\n')
+    assert said.count(f'root-certificates = "{tmp_path}/keys/ca.crt"') == 1
+    assert f"{tmp_path}/keys/public/node-1.pub" in (tmp_path / "flwr.said").read_text()
