@@ -133,6 +133,23 @@ def test_with_keys_a_name_belongs_to_its_node(tmp_path: Path) -> None:
     assert all(1 not in record.participants for record in run.rounds[3:])
 
 
+def test_a_node_cannot_take_the_places_of_others(tmp_path: Path) -> None:
+    """It comes first and claims to be everybody."""
+    federation = Federation(tmp_path, [1, 1, 1], authenticated=True, rounds=2)
+    federation.of(0).free_at = federation.of(1).free_at = 5.0
+
+    def everybody(reply):  # type: ignore[no-untyped-def]
+        if reply.metadata.message_type == "query.hello":
+            said = {"names": ["0", "1", "2"], "train": [9] * 3, "test": [9] * 3}
+            reply.content["answer"].update(said)
+        return reply
+
+    federation.of(2).mangle = everybody
+    run = federation.serve()
+    assert [sorted(record.participants) for record in run.rounds] == [[0, 1]] * 2
+    assert "is 3 clients, and a node may be 1" in federation.events("refused")[0]["why"]
+
+
 def test_without_keys_it_is_said_that_another_node_took_a_name(tmp_path: Path) -> None:
     federation = Federation(tmp_path, [1, 1, 1], rounds=12)
     swapped(federation)

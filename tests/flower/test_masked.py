@@ -164,7 +164,7 @@ def test_an_absurd_sum_is_refused(tmp_path: Path) -> None:
 
 
 def test_several_clients_of_one_node_are_members_of_their_own(tmp_path: Path) -> None:
-    federation = Federation(tmp_path, [1, 1], algorithm=SECURE, clients=4, rounds=2)
+    federation = Federation(tmp_path, [1, 1], algorithm=SECURE, clients=4, users=2, rounds=2)
     federation.grid.nodes.clear()
     federation.join_several(200, [0, 1])
     federation.join_several(201, [2, 3])

@@ -13,10 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 import srpfl
-from flower.federation import Federation
+from flower.federation import Federation, during
 from srpfl.cli import app
 from srpfl.errors import ConfigError, RunFolderError
-from srpfl.flower.metrics import Exporter
+from srpfl.flower.events import say
+from srpfl.flower.metrics import Exporter, Waits, text
 from srpfl.flower.status import FILE, Status, read_status, trouble
 
 
@@ -69,6 +70,25 @@ def test_health_notices_a_server_that_is_gone(played: Path) -> None:
     assert "start the run again" in said
 
 
+def test_a_run_that_was_stopped_has_not_failed(tmp_path: Path) -> None:
+    """Flower ends the server app of a run that is stopped."""
+    federation = Federation(tmp_path, [1, 1, 1])
+
+    def stop() -> None:
+        raise SystemExit(0)
+
+    during(stop, 1.5, federation)
+    with pytest.raises(SystemExit):
+        federation.serve()
+    code, said, _ = call("health", str(tmp_path / "run"))
+    assert code == 1
+    assert "was stopped after 1 of 3 rounds: srpfl deploy resume" in said
+    again = Federation(tmp_path, [1, 1, 1])
+    again.serve()
+    # What happens then belongs to the round that is played then.
+    assert [event["round"] for event in again.events("joined")] == [1, 1, 1, 2, 2, 2]
+
+
 def test_no_folder_of_a_deployment_is_said_so(tmp_path: Path) -> None:
     assert isinstance(call("status", str(tmp_path))[2], RunFolderError)
 
@@ -99,6 +119,19 @@ def test_prometheus_reads_the_numbers(played: Path) -> None:
     assert values['srpfl_events_total{what="joined"}'] == "3"
     assert float(values['srpfl_round_seconds{quantile="0.5"}']) > 0
     assert values["srpfl_round_seconds_count"] == "4"
+    assert values['srpfl_events_total{what="refused"}'] == values["srpfl_refused_total"] == "0"
+
+
+def test_late_answers_are_counted_whenever_they_came(tmp_path: Path) -> None:
+    """With the round's last one, or in a later round."""
+    lines = [{"duration": s, "participants": [0], "late": [1]} for s in (1.0, 3.0)]
+    (tmp_path / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    waits = Waits(tmp_path / "rounds.jsonl")
+    waits.read()
+    said = text(Status(at=0.0, state="over", events={"late": 5}), waits)
+    assert "srpfl_late_total 7\n" in said
+    assert 'srpfl_round_seconds{quantile="0.5"} 1.0\n' in said
+    assert 'srpfl_round_seconds{quantile="0.9"} 3.0\n' in said
 
 
 def test_logs_are_json_where_that_is_asked_for(
@@ -113,6 +146,21 @@ def test_logs_are_json_where_that_is_asked_for(
     assert [(line["level"], line["kind"], line["client"]) for line in lines] == [
         ("warning", "failed", 1)
     ]
+
+
+def test_the_log_goes_to_a_file_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower shows what a server app prints to nobody but those who ask it."""
+    monkeypatch.setenv("SRPFL_LOG", "json")
+    monkeypatch.setenv("SRPFL_LOG_FILE", str(tmp_path / "log.jsonl"))
+    say("one", kind="note")
+    say("two", level="warning")
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [(line["text"], line["level"]) for line in lines] == [
+        ("one", "info"),
+        ("two", "warning"),
+    ]
+    monkeypatch.setenv("SRPFL_LOG_FILE", str(tmp_path / "nowhere" / "log"))
+    say("a run does not end because of it")
 
 
 def test_trouble_is_one_sentence_each() -> None:

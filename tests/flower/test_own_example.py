@@ -39,7 +39,8 @@ def write_users(folder: Path, users: list[str]) -> None:
 
 def test_users_of_two_nodes_train_and_keep_their_own_heads(own: Any, tmp_path: Path) -> None:
     sites = {"clinic": ["ann", "bob", "cyd"], "school": ["dan", "eve"]}
-    run_config = {"experiment": "own", "clients": 6, "rounds": 4, "seed": 0, "budget": 60.0}
+    run_config = {"experiment": "own", "clients": 6, "users": 3, "rounds": 4, "seed": 0}
+    run_config["budget"] = 60.0
     run_config["out"] = str(tmp_path / "run")
     grid = FakeGrid()
 
@@ -64,7 +65,8 @@ def test_users_of_two_nodes_train_and_keep_their_own_heads(own: Any, tmp_path: P
 @pytest.mark.parametrize("engine", ["loop", "vectorised"])
 def test_a_node_chooses_how_it_computes(own: Any, tmp_path: Path, engine: str) -> None:
     """In another precision too, what it sends is of the agreed type."""
-    run_config = {"experiment": "own", "clients": 1, "rounds": 2, "seed": 0, "budget": 60.0}
+    run_config = {"experiment": "own", "clients": 1, "users": 1, "rounds": 2, "seed": 0}
+    run_config["budget"] = 60.0
     run_config["out"] = str(tmp_path / "run")
     write_users(tmp_path / "site", ["ann"])
     config = {"client-id": "site", "data-dir": str(tmp_path / "site")}

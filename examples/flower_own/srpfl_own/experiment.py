@@ -41,6 +41,7 @@ def experiment(context: Context) -> Experiment:
         algorithm=srpfl.FedRep(head_epochs=5, body_epochs=1, personal="head"),
         participation=srpfl.Auto(),
         clients=int(config["clients"]),
+        users=int(config["users"]),
         rounds=int(config["rounds"]),
         seed=int(config["seed"]),
         out=str(config["out"]),

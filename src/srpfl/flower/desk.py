@@ -45,7 +45,13 @@ class Desk:
         self.patience = experiment.patience
         self.now, self._sleep, self._grid = now, sleep, grid
         self.mail = Mail(grid, limit=limit, now=now)
-        self.roll = Roll(numbers, events, model=model, authenticated=experiment.has_keys)
+        self.roll = Roll(
+            numbers,
+            events,
+            model=model,
+            authenticated=experiment.has_keys,
+            users=experiment.users,
+        )
         self.round = 0
         self.counted = dict(counted)  # the last round in which each client counted
         self.owed: set[int] = set(counted)  # those that have not heard of it, as far as one knows

@@ -1,5 +1,8 @@
 """What happens beside the rounds: who came, who left, whose answer was refused and why; and how it
-is said, in lines for people or, with SRPFL_LOG=json, one JSON object per line for machines."""
+is said, in lines for people or, with SRPFL_LOG=json, one JSON object per line for machines.
+
+Flower keeps what its server app prints (`flwr log`) and shows it to nobody else: with
+SRPFL_LOG_FILE the lines also go to a file, from where an operator's collector takes them."""
 
 from __future__ import annotations
 
@@ -15,30 +18,45 @@ from srpfl.runs.files import append
 
 FILE = "events.jsonl"
 LEVELS = ("debug", "info", "warning", "error")
-# What an operator should look at; everything else is the daily life of a federation.
-WARNINGS = {
-    "refused",
-    "failed",
-    "lost",
-    "outweighs",
-    "few",
-    "gone on",
-    "not settled",
-    "not unmasked",
+# All that can happen, to be counted from the beginning. A warning is what an operator should look
+# at; everything else is the daily life of a federation.
+KINDS = {
+    "failed": "warning",
+    "few": "warning",
+    "gave up": "info",
+    "gone on": "warning",
+    "joined": "info",
+    "late": "info",
+    "left": "info",
+    "lost": "warning",
+    "not evaluated": "info",
+    "not settled": "warning",
+    "not unmasked": "warning",
+    "other version": "info",
+    "outweighs": "warning",
+    "refused": "warning",
+    "waits": "info",
 }
 
 
 def say(text: str, *, level: str = "info", kind: str = "note", **values: Any) -> None:
     """One line of the log: SRPFL_LOG=json makes it JSON, SRPFL_LOG_LEVEL=warning leaves out what
-    is less than that."""
+    is less than that, SRPFL_LOG_FILE=PATH adds it to a file."""
     least = os.environ.get("SRPFL_LOG_LEVEL", "info").lower()
     if LEVELS.index(level) < LEVELS.index(least if least in LEVELS else "info"):
         return
     if os.environ.get("SRPFL_LOG", "").lower() == "json":
         entry = {"at": time.time(), "level": level, "kind": kind, "text": text, **values}
-        print(json.dumps(entry), flush=True)
+        line = json.dumps(entry)
     else:
-        print(f"srpfl: {text}", flush=True)
+        line = f"srpfl: {text}"
+    print(line, flush=True)
+    if path := os.environ.get("SRPFL_LOG_FILE"):
+        try:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+        except OSError as error:  # a full disk there must not end a run
+            print(f"srpfl: cannot write {path}: {error.strerror}", flush=True)
 
 
 class Events:
@@ -55,7 +73,7 @@ class Events:
         who = "" if client is None else f"client {client}: "
         say(
             f"round {round + 1}: {who}{what}{f' ({why})' if why else ''}",
-            level="warning" if what in WARNINGS else "info",
+            level=KINDS.get(what, "info"),
             kind=what,
             round=round + 1,
             client=client,

@@ -76,6 +76,7 @@ class Experiment:
     stop_at: float | None = None
     pretrained: bool = False
     patience: Patience = field(default_factory=Patience)
+    users: int = 1  # the most clients that one node may be
     absurd: float = 10.0  # an answer whose norm is so many times the round's median is refused
     outweigh: float = 100.0  # nobody weighs more than so many times the median client's test set
     judge: Judge = "weighted"  # what a metric is over clients: see srpfl.flower.judging
@@ -86,8 +87,8 @@ class Experiment:
     def __post_init__(self) -> None:
         if not self.name:
             raise ConfigError("an experiment needs a name: clients keep their parts under it")
-        if self.clients < 1 or self.rounds < 1:
-            raise ConfigError("a deployment needs at least one client and one round")
+        if self.clients < 1 or self.rounds < 1 or self.users < 1:
+            raise ConfigError("a deployment needs at least one client, a user and one round")
         if self.participation.needs_fixed_speeds:
             raise ConfigError(
                 f"{type(self.participation).__name__} needs the same clients to be the fastest in "

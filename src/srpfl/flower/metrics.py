@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from srpfl.errors import SrpflError
+from srpfl.flower.events import KINDS
 from srpfl.flower.status import Status, read_status, trouble
 from srpfl.runs.folder import ROUNDS
 
@@ -60,6 +62,9 @@ class Waits:
 def text(status: Status, waits: Waits) -> str:
     """All numbers in Prometheus's text format."""
     ordered = sorted(waits.durations)
+    # A series that is there from the first scrape: Prometheus sees no increase in one that begins.
+    events = {**dict.fromkeys(KINDS, 0), **status.events}
+    late = waits.late + events["late"]
     lines = [
         *_one("up", "gauge", "whether the server is well", int(trouble(status) is None)),
         *_one("rounds_total", "counter", "rounds played", waits.rounds),
@@ -70,12 +75,13 @@ def text(status: Status, waits: Waits) -> str:
         *_one("clients_idle", "gauge", "clients that could be asked", status.idle),
         *_one("received_bytes_total", "counter", "bytes of answers", status.bytes_received),
         *_one("parts_kept_total", "counter", "personal parts kept by clients", status.parts_kept),
-        *_one("late_total", "counter", "answers that came with a round's last", waits.late),
+        *_one("late_total", "counter", "answers that came too late to count", late),
+        *_one("refused_total", "counter", "answers and nodes refused", events["refused"]),
         *_one("status_timestamp_seconds", "gauge", "when the server last said so", status.at),
         "# HELP srpfl_round_seconds how long rounds waited for answers",
         "# TYPE srpfl_round_seconds summary",
         *(
-            f'srpfl_round_seconds{{quantile="{q}"}} {ordered[int(q * (len(ordered) - 1))]}'
+            f'srpfl_round_seconds{{quantile="{q}"}} {ordered[math.ceil(q * len(ordered)) - 1]}'
             for q in QUANTILES
             if ordered
         ),
@@ -83,10 +89,7 @@ def text(status: Status, waits: Waits) -> str:
         f"srpfl_round_seconds_count {waits.rounds}",
         "# HELP srpfl_events_total what happened beside the rounds",
         "# TYPE srpfl_events_total counter",
-        *(
-            f'srpfl_events_total{{what="{what}"}} {count}'
-            for what, count in sorted(status.events.items())
-        ),
+        *(f'srpfl_events_total{{what="{what}"}} {count}' for what, count in sorted(events.items())),
     ]
     return "\n".join(lines) + "\n"
 

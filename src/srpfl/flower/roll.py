@@ -87,9 +87,15 @@ class Roll:
     """The nodes that are online, and which clients each of them is."""
 
     def __init__(
-        self, numbers: Numbers, events: Events, *, model: str = "", authenticated: bool = False
+        self,
+        numbers: Numbers,
+        events: Events,
+        *,
+        model: str = "",
+        authenticated: bool = False,
+        users: int = 1,
     ) -> None:
-        self.numbers, self.events = numbers, events
+        self.numbers, self.events, self.users = numbers, events, users
         self.model, self.authenticated = model, authenticated
         self.node_of: dict[int, int] = {}  # by client
         self.name_of: dict[int, str] = {}
@@ -142,6 +148,13 @@ class Roll:
         if said.version != version("srpfl"):
             why = f"node {node} has srpfl {said.version}, the server {version('srpfl')}"
             self.events.note("other version", why, round=round)
+        if len(said.clients) > self.users:  # it would take the places of others
+            self._refuse(
+                f"node {node} is {len(said.clients)} clients, and a node may be {self.users}: "
+                "Experiment(users=...) allows more",
+                round,
+            )
+            return
         for name, sizes in said.clients.items():
             self.meet(node, name, sizes, round)
 

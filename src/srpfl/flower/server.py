@@ -106,6 +106,7 @@ def serve(
             now=now,
             sleep=sleep,
         )
+        desk.round = state.round
         transport = transport_of(algorithm, desk, replies, parts.trainable)
         if not experiment.has_keys:
             say("nodes are not authenticated: anyone who reaches the port can be any client")

@@ -26,7 +26,7 @@ class Status:
     """The server, as it last said."""
 
     at: float  # when, in seconds of the epoch
-    state: str  # "running", "over", or "failed"
+    state: str  # "running", "over", "stopped" or "failed"
     why: str = ""  # it failed
     name: str = ""
     rounds: int = 0  # to be played
@@ -85,8 +85,11 @@ class Reporter:
     def ended(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        """The last word: the run is over, or why it failed."""
-        self.write("over" if error is None else "failed", "" if error is None else _said(error))
+        """The last word: the run is over, was stopped, or why it failed."""
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            self.write("stopped")
+        else:
+            self.write("over" if error is None else "failed", "" if error is None else _said(error))
 
 
 def _said(error: BaseException) -> str:
@@ -119,6 +122,11 @@ def trouble(status: Status) -> str | None:
         return None
     if status.state == "failed":
         return f"the server of {status.name} failed: {status.why}"
+    if status.state == "stopped":
+        return (
+            f"the run of {status.name} was stopped after {status.done} of {status.rounds} rounds: "
+            "srpfl deploy resume continues it"
+        )
     if not status.alive:
         return (
             f"the server of {status.name} has not been heard of for more than {SILENT:g} s: "
