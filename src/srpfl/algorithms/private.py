@@ -6,56 +6,48 @@ import hashlib
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from srpfl.core.randomness import torch_seed
 from srpfl.core.split import Params
 from srpfl.errors import ConfigError
 
-SECRET = secrets.randbits(256)  # of this process
+SAFE = 1 - 1e-9  # of the norm: sums of squares in doubles are not exact
 
 
 @dataclass(frozen=True)
 class Private:
     """x + (Σ clipped (x_i − x) + N(0, (zS)²)) / n: one client changes the sum by at most S.
 
-    The noise is for the sum, so a round with few answers has more of it in its mean. With
-    ``where="clients"`` each answer carries its n-th part of the noise, as a server that is not
-    trusted wants it. Draws depend on ``key`` and on the model that was sent, so a run can be
-    repeated, and a round that is played again after a crash has the same noise. In a deployment the
-    key must be a secret: with ``key=None`` each process has one of its own, which nobody sees.
+    The noise is for the sum, so a round with few answers has more of it in its mean. In a
+    simulation draws depend on ``key`` and on the model that was sent, so a run can be repeated. In
+    a deployment they must be secret: with ``key=None`` they come from the system's randomness.
     """
 
     clip: float = 1.0  # S
     noise: float = 1.0  # z
-    where: Literal["server", "clients"] = "server"
-    key: int | None = 0
+    key: int | None = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.clip) and self.clip > 0):
             raise ConfigError(f"the norm of an update must be a positive number, not {self.clip:g}")
         if not (math.isfinite(self.noise) and self.noise >= 0):
             raise ConfigError(f"the noise must be zero or a positive number, not {self.noise:g}")
-        if self.where not in ("server", "clients"):
-            raise ConfigError(f"noise is added at the 'server' or the 'clients', not {self.where}")
 
     def __call__(self, sent: Params, parts: Sequence[Params], weights: Sequence[float]) -> Params:
         if len(set(weights)) > 1:
             raise ConfigError("private averages weigh all answers alike: use weighting='uniform'")
-        names = [name for name, value in sent.items() if value.is_floating_point()]
-        total = {name: torch.zeros_like(sent[name], dtype=torch.float64) for name in names}
-        share = 0.0 if self.where == "server" else self.noise * self.clip / math.sqrt(len(parts))
-        for place, part in enumerate(parts):
-            update = self.clipped(sent, part)
-            for name, value in self._noisy(update, share, sent, place).items():
+        total = self.drawn(sent, answers=1)
+        for part in parts:
+            for name, value in self.clipped(sent, part).items():
                 total[name] += value
-        if self.where == "server":
-            total = self._noisy(total, self.noise * self.clip, sent, len(parts))
-        moved = {n: (sent[n].double() + total[n] / len(parts)).to(sent[n].dtype) for n in names}
+        moved = {
+            n: (sent[n].double() + value / len(parts)).to(sent[n].dtype)
+            for n, value in total.items()
+        }
         return {**sent, **moved}  # counts stay as they were: they would tell of a client
 
     def clipped(self, sent: Params, part: Params) -> Params:
@@ -64,10 +56,21 @@ class Private:
         update = {n: value for n, value in update.items() if sent[n].is_floating_point()}
         squares = [value.square().sum() for value in update.values()]
         norm = float(torch.stack(squares).sum().sqrt())
-        scale = min(1.0, self.clip / norm) if norm > 0 else 1.0
+        scale = min(1.0, SAFE * self.clip / norm) if norm > 0 else 1.0
         if not math.isfinite(norm):
             return {name: torch.zeros_like(value) for name, value in update.items()}
         return {name: value * scale for name, value in update.items()}
+
+    def drawn(self, sent: Params, answers: int, place: int = 0) -> Params:
+        """Noise for each number, where so many answers carry a part of it."""
+        names = sorted(name for name, value in sent.items() if value.is_floating_point())
+        sizes = [sent[name].numel() for name in names]
+        deviation = self.noise * self.clip / math.sqrt(answers)
+        flat = deviation * normal(entropy(self.key, sent, place), sum(sizes))
+        return {
+            name: piece.reshape(sent[name].shape).to(sent[name].device)
+            for name, piece in zip(names, torch.split(flat, sizes), strict=True)
+        }
 
     def spread(self, sent: Params, answers: int) -> float:
         """The most that answers can vary: S² between clients, and n times the noise of the mean."""
@@ -81,26 +84,22 @@ class Private:
         """As real clients may trust it: noise that can be drawn again hides nothing."""
         return replace(self, key=None)
 
-    def _noisy(self, update: Params, deviation: float, sent: Params, place: int) -> Params:
-        if deviation == 0:
-            return update
-        key = SECRET if self.key is None else self.key
-        seed = torch_seed(key, "noise", _digest(sent), place)
-        draws = torch.Generator().manual_seed(seed)
-        return {
-            name: value + deviation * _normal(value, draws)
-            for name, value in sorted(update.items())
-        }
 
-
-def _normal(like: Tensor, draws: torch.Generator) -> Tensor:
-    return torch.randn(like.shape, generator=draws, dtype=torch.float64).to(like.device)
-
-
-def _digest(params: Params) -> int:
-    """What names a model, so that every round has draws of its own."""
-    found = hashlib.sha256()
-    for name, value in sorted(params.items()):
+def entropy(key: int | None, sent: Params, place: int) -> bytes:
+    """What draws are made of: of their own for each model that was sent and each place; new and
+    secret ones without a key."""
+    if key is None:
+        return secrets.token_bytes(32)
+    found = hashlib.sha256(repr((key, place)).encode())
+    for name, value in sorted(sent.items()):
         flat = value.detach().cpu().contiguous().flatten()
         found.update(name.encode() + flat.view(torch.uint8).numpy().tobytes())
-    return int.from_bytes(found.digest())
+    return found.digest()
+
+
+def normal(seed: bytes, numbers: int) -> Tensor:
+    """Normal draws. PyTorch's generators take 32 bits of a seed, which can all be tried out; of
+    these nobody can guess one from the others."""
+    bits = np.frombuffer(hashlib.shake_256(seed).digest(8 * numbers), dtype="<u8") >> np.uint64(12)
+    found: Tensor = torch.special.ndtri((torch.from_numpy(bits.astype(float)) + 0.5) / 2.0**52)
+    return found
