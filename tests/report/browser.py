@@ -157,7 +157,16 @@ def table(page: Page, kind: str = "times") -> list[list[str]]:
     cells: list[list[str]] = page.evaluate(
         f"{rows}.map(row => [...row.cells].map(cell => cell.textContent))"
     )
-    return cells
+    return [[_plain(cell) for cell in row] for row in cells]
+
+
+def text(page: Page, id: str) -> str:
+    """The words of an element."""
+    return _plain(str(page.evaluate(f"document.getElementById('{id}').textContent")))
+
+
+def _plain(words: str) -> str:
+    return words.replace("\u00a0", " ")  # the page keeps numbers and units on one line
 
 
 ARGUMENTS = [

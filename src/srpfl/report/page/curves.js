@@ -5,13 +5,13 @@ function drawCurves() {
   const along = view.axis === "time" ? (point) => point.time : (point) => point.round;
   const lines = groupsOf(visible()).map((group) => ({ group, run: members(group)[0], points: meanPoints(group, view.cost) }));
   const all = lines.flatMap((line) => line.points);
-  const values = all.map((point) => drawn(point.value));
+  const values = withBands(all);
   const log = canLog(values) && byId("value-log").checked;
   const held = withTarget(values, log);
   const [low, high] = log ? [smallest(held) / 1.1, largest(held) * 1.1] : ends(held, metric().share);
   byId("value-log-control").hidden = !canLog(values);
   const end = all.length ? Math.max(...all.map(along), 1e-9) : 1;
-  const width = Math.max(280, parent.clientWidth);
+  const width = widthOf(parent);
   const { root, xs, ys, margin } = frame(parent, {
     width, height: 380, x: [0, end], y: [low, high], log, room: roomFor(lines.map((line) => line.group), width),
     xLabel: view.axis === "time" ? timeName(visible()) + costWords() : "round", yLabel: metric().axis,
@@ -22,7 +22,7 @@ function drawCurves() {
     const y = ys(drawn(view.target));
     root.append(svg("line", { class: "goal", x1: margin.left, x2: xs(end), y1: y, y2: y }));
   }
-  for (const { group, run, points } of lines) drawLine(root, { group, run, points, xs, ys, along, low });
+  for (const { group, run, points } of lines) drawLine(root, { group, run, points, xs, ys, along, span: [low, high] });
   if (inside) {
     const y = ys(drawn(view.target)) + (metric().higher ? 14 : -5); // on the side that curves leave
     root.append(svg("text", { class: "over", x: xs(end) - 2, y, "text-anchor": "end" }, `target ${shown(view.target)}`));
@@ -35,8 +35,8 @@ function drawCurves() {
   hoverCurves(root, lines, { xs, ys, margin, along });
 }
 
-function drawLine(root, { group, run, points, xs, ys, along, low }) {
-  const place = (point, away = 0) => [xs(along(point)), ys(Math.max(low, drawn(point.value + away * point.spread)))];
+function drawLine(root, { group, run, points, xs, ys, along, span: [low, high] }) {
+  const place = (point, away = 0) => [xs(along(point)), ys(Math.max(low, Math.min(high, drawn(point.value + away * point.spread))))];
   if (points.some((point) => point.spread)) {
     root.append(svg("path", { class: "band", d: bandOf(points.map((p) => place(p, -1)), points.map((p) => place(p, 1))), fill: colour(run) }));
   }
@@ -52,6 +52,9 @@ function drawLine(root, { group, run, points, xs, ys, along, low }) {
       : svg("rect", { x: x - 3, y: y - 3, width: 6, height: 6, fill: colour(run) }));
   });
 }
+
+// What an axis must hold: the values, and the ends of their bands.
+const withBands = (points) => points.flatMap(({ value, spread }) => (spread ? [drawn(value), drawn(value - spread), drawn(value + spread)] : [drawn(value)]));
 
 // Where values of very different sizes follow each other, as perplexities may.
 const canLog = (values) => !metric().share && smallest(values) > 0 && largest(values) > 5 * smallest(values);

@@ -30,11 +30,18 @@ function number(value, digits = 3) {
   return value.toFixed(places).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
 
-// A value of the metric in words, as the library's tables have it.
+// A mean and its deviation with as many decimals as the deviation is worth.
+function withSpread(value, spread, digits) {
+  if (!spread) return number(value, digits);
+  const places = Math.max(0, Math.min(4, 1 - Math.floor(Math.log10(spread)), digits - 1 - Math.floor(Math.log10(Math.abs(value) || 1))));
+  return `${value.toFixed(places)} ± ${spread.toFixed(places)}`;
+}
+
+// A value of the metric in words, as the library's tables have it; a line never breaks before %.
 function shown(value, spread = 0) {
   if (value === null || value === undefined) return "–";
-  if (metric().share) return `${(100 * value).toFixed(1)}${spread ? ` ± ${(100 * spread).toFixed(1)}` : ""} %`;
-  return number(value, 4) + (spread ? ` ± ${number(spread, 2)}` : "");
+  if (metric().share) return `${(100 * value).toFixed(1)}${spread ? ` ± ${(100 * spread).toFixed(1)}` : ""}\u00a0%`;
+  return withSpread(value, spread, 4);
 }
 
 const drawn = (value) => (metric().share ? 100 * value : value); // on an axis
@@ -69,9 +76,10 @@ function timeName(runs, short = false) {
 // A chart's frame in SVG: grid, ticks, labels. Returns the scales and the node to draw into.
 function frame(parent, { width, height, x, y, xLabel, yLabel, yFormat = number, xTicks = null, xFormat = number, log = false, backwards = false, room = 14, label }) {
   const margin = { left: 52, right: room, top: 10, bottom: 40 };
+  const ys = (log ? logScale : scale)(y[0], y[1], height - margin.bottom, margin.top);
+  margin.left = Math.max(margin.left, 30 + 7.5 * Math.max(0, ...ys.ticks(5).map((tick) => yFormat(tick).length)));
   const [from, to] = backwards ? [width - margin.right, margin.left] : [margin.left, width - margin.right];
   const xs = scale(x[0], x[1], from, to);
-  const ys = (log ? logScale : scale)(y[0], y[1], height - margin.bottom, margin.top);
   const root = svg("svg", {
     class: "plot", viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label,
   });
@@ -101,8 +109,14 @@ function bandOf(low, high) {
 function labelEnds(root, ends, bottom) {
   const apart = 14;
   const placed = ends.map((end) => ({ ...end })).sort((a, b) => a.y - b.y);
-  placed.forEach((end, i) => { if (i) end.y = Math.max(end.y, placed[i - 1].y + apart); });
-  for (let i = placed.length - 1, most = bottom; i >= 0; i--, most = placed[i + 1].y - apart) placed[i].y = Math.min(placed[i].y, most);
+  const wide = (end) => 18 + 6.6 * end.words.length;
+  const meet = (a, b) => a.x < b.x + wide(b) && b.x < a.x + wide(a);
+  placed.forEach((end, i) => {
+    end.y = Math.max(end.y, 10, ...placed.slice(0, i).filter((each) => meet(each, end)).map((above) => above.y + apart));
+  });
+  placed.reverse().forEach((end, i) => {
+    end.y = Math.min(end.y, bottom, ...placed.slice(0, i).filter((each) => meet(each, end)).map((below) => below.y - apart));
+  });
   for (const { x, y, words, ink } of placed) {
     root.append(svg("line", { x1: x + 4, x2: x + 10, y1: y, y2: y, "stroke-width": 4, stroke: ink }));
     root.append(svg("text", { class: "end", x: x + 13, y: y + 4 }, words));
@@ -113,6 +127,10 @@ function labelEnds(root, ends, bottom) {
 function roomFor(words, width) {
   return width < 640 ? 14 : Math.min(0.3 * width, 22 + 6.6 * Math.max(0, ...words.map((each) => each.length)));
 }
+
+// The width of a chart: its place's, and on paper what a page has, so that words keep their size.
+const PAPER = 700;
+const widthOf = (parent) => (printing ? PAPER : Math.max(280, parent.clientWidth));
 
 // A sharp canvas of the parent's width.
 function canvas(parent, height, label) {

@@ -20,8 +20,8 @@ function drawGains() {
   byId("gain").hidden = !lines.length;
   if (!lines.length) return parent.replaceChildren();
   const all = lines.flatMap((line) => line.points);
-  const bounds = [...all.map((p) => p.speedup + p.spread), ...all.map((p) => Math.max(p.speedup - p.spread, p.speedup / 3))];
-  const width = Math.max(280, parent.clientWidth);
+  const bounds = all.flatMap((p) => [above(p), below(p)]);
+  const width = widthOf(parent);
   const targets = all.map((point) => drawn(point.target));
   const { root, xs, ys, margin } = frame(parent, {
     width, height: 300, x: [smallest(targets), largest(targets)], backwards: !metric().higher,
@@ -35,9 +35,9 @@ function drawGains() {
   }
   lines.forEach(({ cost, points }, i) => {
     const ink = stepColour(i, lines.length);
-    const place = (p, away = 0) => [xs(drawn(p.target)), ys(p.speedup + away * p.spread)];
-    if (points.some((p) => p.spread)) root.append(svg("path", { class: "band", fill: ink, d: bandOf(points.map((p) => place(p, -1)), points.map((p) => place(p, 1))) }));
-    root.append(svg("path", { class: "curve gain", d: pathOf(points.map((p) => place(p))), stroke: ink, "data-cost": cost }));
+    const along = (of) => points.map((p) => [xs(drawn(p.target)), ys(of(p))]);
+    if (points.some((p) => p.spread)) root.append(svg("path", { class: "band", fill: ink, d: bandOf(along(below), along(above)) }));
+    root.append(svg("path", { class: "curve gain", d: pathOf(along((p) => p.speedup)), stroke: ink, "data-cost": cost }));
   });
   labelEnds(root, lines.map(({ cost, points }, i) => ({
     x: margin.right > 14 ? width - margin.right : xs(drawn(points[0].target)), y: ys(points[margin.right > 14 ? points.length - 1 : 0].speedup) - (margin.right > 14 ? 0 : 8),
@@ -53,7 +53,10 @@ function drawGains() {
   root.addEventListener("pointerleave", tip.hide);
 }
 
-const times = ({ speedup, spread }) => `${number(speedup, 3)}${spread ? ` ± ${number(spread, 2)}` : ""}×`;
+// A ratio's band is a factor to both sides: one that went as far down as up would end below 0.
+const above = (p) => p.speedup + p.spread;
+const below = (p) => p.speedup ** 2 / above(p);
+const times = ({ speedup, spread }) => `${withSpread(speedup, spread, 3)}×`;
 
 function drawPairChoices() {
   const groups = groupsOf(judged());

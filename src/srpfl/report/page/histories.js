@@ -7,6 +7,9 @@ function drawHistories() {
   parent.classList.toggle("many", runs.length > 4);
   const values = runs.flatMap((run) => run.history.values.flat()).filter((value) => value !== null);
   const span = [smallest(values), largest(values)];
+  const [worst, best] = metric().higher ? span : [...span].reverse();
+  byId("heat-worst").textContent = shown(worst);
+  byId("heat-best").textContent = shown(best);
   for (const run of runs) drawHistory(parent, run, span);
   byId("history").hidden = !runs.length;
   drawPairs(runs);
@@ -55,7 +58,7 @@ function drawHistory(parent, run, [low, high]) {
   textAt(pen, "slowest", left - 6, bottom, { align: "right" });
   const every = Math.max(1, Math.ceil(values.length / 8));
   round.forEach((at, k) => { if (k % every === 0) textAt(pen, String(at), xs(k + 0.5), bottom + 15, { align: "center" }); });
-  textAt(pen, `evaluated after round; from ${shown(low)} to ${shown(high)}`, (left + right) / 2, height - 6, { align: "center" });
+  textAt(pen, "evaluated after round", (left + right) / 2, height - 6, { align: "center" });
   node.addEventListener("pointermove", (event) => {
     const box = node.getBoundingClientRect();
     const k = Math.floor(xs.inverse(((event.clientX - box.left) * width) / box.width));
@@ -72,6 +75,7 @@ function drawHistory(parent, run, [low, high]) {
 function drawPairs(runs) {
   const parent = byId("pairs");
   const groups = runs.map((run) => run.group);
+  byId("pair").hidden = groups.length < 2;
   const [x, y] = [["pair-x", baseline(), 0], ["pair-y", against(), 1]].map(([id, wanted, place]) => {
     const before = byId(id).value;
     const chosen = groups.includes(before) ? before : groups.includes(wanted) ? wanted : groups[place] || groups[0];

@@ -34,7 +34,7 @@ function drawReplay() {
   if (byId("replay").hidden) return parent.replaceChildren();
   const last = Math.max(...runs.map(endOf));
   const moment = momentAt(runs, Number(byId("moment").value) / MOMENTS);
-  const words = `${number(moment, 4)} of ${number(last, 4)}${runs[0].unit === "s" ? " s" : ""}`;
+  const words = `${number(moment)} of ${number(last)}${runs[0].unit === "s" ? " s" : ""}`;
   byId("moment-words").textContent = words;
   byId("moment").setAttribute("aria-valuetext", words);
   parent.replaceChildren();

@@ -16,7 +16,7 @@ function breakable(text) {
 
 function drawSettings() {
   const open = new Set([...document.querySelectorAll("#configs details[open]")].map((node) => node.dataset.run));
-  const names = ["algorithm", "participation", "clock", "task", "seed"];
+  const names = ["algorithm", "participation", "clock", "task", "seed"].filter((name) => visible().some((run) => run.config[name] !== undefined && run.config[name] !== null));
   const rows = groupsOf(visible()).map((group) => {
     const run = members(group)[0];
     const seeds = members(group).map((each) => each.seed).join(", ");

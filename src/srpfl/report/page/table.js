@@ -21,7 +21,7 @@ function drawTable() {
     if (!playedAt(group, cost)) return "–";
     const found = timesTo(group, view.target, cost);
     if (!found) return "not reached";
-    return number(mean(found), 4) + (found.length > 1 ? ` ± ${number(deviation(found), 2)}` : "");
+    return withSpread(mean(found), deviation(found), 4);
   };
   const last = (group) => {
     const ends = members(group).map((run) => points(run, 0).at(-1)).filter(Boolean).map((point) => point.value);
@@ -37,8 +37,8 @@ function drawTable() {
         const found = gain(baseline(), group, view.target, cost);
         return found && playedAt(group, cost) && playedAt(baseline(), cost) ? times(found) : "–";
       })],
-    }));
-    tables.push(tableOf(`Speed-up over ${baseline()}`, ["method", ...costs.map((cost) => (allReal() ? "speed-up" : at(cost)))], gains, { now: now(1) }));
+    })).filter(({ cells }) => cells.slice(1).some((words) => words !== "–")); // the others are not there yet
+    if (gains.length) tables.push(tableOf(`Speed-up over ${baseline()}`, ["method", ...costs.map((cost) => (allReal() ? "speed-up" : at(cost)))], gains, { now: now(1) }));
   }
   parent.replaceChildren(...(groups.length ? tables : [html("p", { class: "note" }, judged().length ? "All methods are hidden: press one above." : "")]));
   const hidden = visible().filter((run) => costOf(run) === null);

@@ -25,16 +25,16 @@ function drawTenths() {
   }).filter((line) => line.points.length);
   parent.hidden = !lines.length;
   if (!lines.length) return parent.replaceChildren();
-  const values = lines.flatMap((line) => line.points.map((point) => drawn(point.value)));
-  const width = Math.max(280, parent.clientWidth);
+  const span = ends(withBands(lines.flatMap((line) => line.points)), metric().share);
+  const width = widthOf(parent);
   const count = Math.max(...lines.map((line) => line.points.length));
   const { root, xs, ys, margin } = frame(parent, {
-    width, height: 260, x: [1, Math.max(2, count)], y: ends(values, metric().share), room: roomFor(lines.map((line) => line.group), width),
+    width, height: 260, x: [1, Math.max(2, count)], y: span, room: roomFor(lines.map((line) => line.group), width),
     xTicks: Array.from({ length: count }, (_, k) => k + 1), xFormat: (k) => (k === 1 ? (width < 640 ? "fast" : "fastest") : k === count ? (width < 640 ? "slow" : "slowest") : String(k)),
     xLabel: count === 10 ? "tenth of the clients, by mean time of their answers" : "clients, by mean time of their answers", yLabel: metric().axis,
     label: `${capital(metric().title)} by tenths of the clients, from the fastest to the slowest`,
   });
-  for (const { group, run, points } of lines) drawLine(root, { group, run, points, xs, ys, along: (point) => point.tenth, low: -Infinity });
+  for (const { group, run, points } of lines) drawLine(root, { group, run, points, xs, ys, along: (point) => point.tenth, span });
   root.querySelectorAll("path.curve").forEach((path) => path.classList.add("tenth"));
   if (margin.right > 14) labelEnds(root, lines.map(({ group, run, points }) => ({ x: xs(points.at(-1).tenth), y: ys(drawn(points.at(-1).value)), words: group, ink: colour(run) })), 220);
   root.addEventListener("pointermove", (event) => {
