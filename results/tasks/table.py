@@ -1,11 +1,13 @@
-"""The table of this folder's README from its records: python results/tasks/table.py"""
+"""The table of this folder's README: python results/tasks/table.py (--draw: its pictures, too)"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from statistics import fmean
 
 import srpfl
+from srpfl.report.plots import comparison
 from srpfl.runs.metric import shown
 
 HERE = Path(__file__).parent
@@ -18,6 +20,9 @@ def row(name: str) -> str:
     for folder in sorted((HERE / name).glob("seed*")):
         pairs.append([srpfl.Run.load(folder / method) for method in ("fedrep", "srpfl")])
     metric = pairs[0][0].metric
+    if "--draw" in sys.argv[1:]:
+        runs = [run for pair in pairs for run in pair]
+        comparison(runs, path=HERE / f"{name}.png", communication=(0.0, 10.0))
     targets = [
         next(point.mean for point in fedrep.scores if point.round == TARGET_ROUND[name])
         for fedrep, _ in pairs

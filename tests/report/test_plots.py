@@ -12,10 +12,12 @@ from pathlib import Path
 import made_up
 import pytest
 
+import srpfl
 from srpfl.errors import ConfigError, RunFolderError
 from srpfl.options.command import command
 from srpfl.report import find_runs, write_report
 from srpfl.report.content import content
+from srpfl.report.drawing import band, label_ends, panels
 from srpfl.report.plots import (
     PLOTS,
     clients_by_speed,
@@ -80,6 +82,38 @@ def test_speed_up_against_target_has_a_line_for_each_c_and_a_band_over_seeds() -
 
 
 NAMES = ("fedrep", "srpfl")
+
+
+def test_words_stand_beside_the_end_of_their_line() -> None:
+    """Lines that end at one height but at different times are not in each other's way."""
+    figure, (axes,) = panels(1)
+    axes.set(xlim=(0, 10), ylim=(0, 10))
+    label_ends(
+        axes, [(2, 9, "early", "#000000"), (9, 9, "late", "#000000"), (9, 9, "x", "#000000")]
+    )
+    heights = {text.get_text(): 10 * text.xy[1] for text in axes.texts}
+    assert heights["early"] == pytest.approx(9)
+    assert abs(heights["late"] - heights["x"]) > 0.2
+    figure.clear()
+
+
+def test_the_band_of_a_ratio_never_ends_below_zero() -> None:
+    _, (axes,) = panels(1)
+    band(axes, [0, 1], [4, 4], [4, 4], "#000000", ratio=True)
+    heights = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert (min(heights), max(heights)) == (2, 8)
+
+
+def test_all_pictures_have_the_one_look() -> None:
+    """Frames, colours and dashes are made in one place; the data's own picture is below it."""
+    source = Path(srpfl.__file__).parent
+    rooms = [file for file in source.rglob("*.py") if file.parent.name not in ("report", "data")]
+    made = [
+        file.name
+        for file in rooms
+        if "figsize=" in file.read_text() or "pyplot" in file.read_text()
+    ]
+    assert made == []
 
 
 def test_panels_wrap_at_three_in_a_row() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,21 +82,29 @@ def label_ends(axes: Axes, lines: Sequence[tuple[float, float, str, str]]) -> No
     if not lines:
         return
     axes.autoscale_view()
-    height = max(1.0, axes.get_window_extent().height)
-    apart = 9.0 * axes.figure.dpi / 72 / height  # of the panel's height
+    box = axes.get_window_extent()
+    point = axes.figure.dpi / 72
+    apart = 9.0 * point / max(1.0, box.height)  # of the panel's height
+    letter = 6.0 * point / max(1.0, box.width)  # of its width
     to_axes = axes.transData + axes.transAxes.inverted()
     placed = sorted(
         ([*to_axes.transform((x, y)), words, ink] for x, y, words, ink in lines),
         key=lambda one: one[1],
     )
-    for below, above in itertools.pairwise(placed):
-        above[1] = max(above[1], below[1] + apart)
-    over = placed[-1][1] - 1.0
-    if over > 0:  # those at the top go down together, and push the others
-        placed[-1][1] -= over
-        for above, below in itertools.pairwise(placed[::-1]):
-            below[1] = min(below[1], above[1] - apart)
-    for x, y, words, ink in placed:
+
+    def beside(one: list[Any], others: Sequence[list[Any]]) -> list[float]:
+        """The heights of others whose words would be at the same place across."""
+        ends = one[0] + letter * (len(one[2]) + 1)
+        return [
+            y for x, y, words, _ in others if x < ends and one[0] < x + letter * (len(words) + 1)
+        ]
+
+    for place, one in enumerate(placed):
+        one[1] = max([one[1], *(y + apart for y in beside(one, placed[:place]))])
+    placed.reverse()
+    for place, one in enumerate(placed):  # those at the top go down, and push the others
+        one[1] = min([one[1], 1.0, *(y - apart for y in beside(one, placed[:place]))])
+    for x, y, words, ink in reversed(placed):
         axes.annotate(
             words, (min(x, 1.0), y), (5, 0), xycoords="axes fraction",
             textcoords="offset points", color=_darker(ink), fontsize="small", va="center",
@@ -113,12 +120,22 @@ def _darker(ink: str) -> str:
 
 
 def band(
-    axes: Axes, x: Sequence[float], middle: Sequence[float], spread: Sequence[float], ink: str
+    axes: Axes,
+    x: Sequence[float],
+    middle: Sequence[float],
+    spread: Sequence[float],
+    ink: str,
+    *,
+    ratio: bool = False,
 ) -> None:
-    """One standard deviation over seeds to both sides, where there are several."""
+    """One standard deviation over seeds to both sides, where there are several; for ratios the
+    same factor to both sides, as one that went as far down as up would end below 0."""
     if any(spread):
-        low = [value - width for value, width in zip(middle, spread, strict=True)]
         high = [value + width for value, width in zip(middle, spread, strict=True)]
+        if ratio:
+            low = [value**2 / top for value, top in zip(middle, high, strict=True)]
+        else:
+            low = [value - width for value, width in zip(middle, spread, strict=True)]
         axes.fill_between(x, low, high, color=ink, alpha=0.15, linewidth=0)
 
 

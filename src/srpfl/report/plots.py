@@ -150,7 +150,7 @@ def speedup_panel(
         x = [metric.scale * at for at, _ in points]
         y = [each.speedup for _, each in points]
         panel.plot(x, y, color=ink, drawstyle="steps-post")
-        band(panel, x, y, [each.spread for _, each in points], ink)
+        band(panel, x, y, [each.spread for _, each in points], ink, ratio=True)
         ends.append((x[-1], y[-1], f"C = {cost:g}", ink))
     panel.axhline(1, color=INK, linewidth=0.8)
     if target is not None:
@@ -188,7 +188,7 @@ def answers_by_round(runs: Sequence[Results], *, path: str | Path | None = None)
         panel.set(xlabel="round", xlim=(0.5, len(run.rounds) + 0.5), ylim=(0, None))
         panel.set_title(look.label, pad=18)
         panel.set_ylabel(f"answer after ({time_unit(runs)})")
-    axes[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), markerscale=3)
+    axes[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), markerscale=3, frameon=False)
     return _done(figure, path)
 
 
@@ -228,7 +228,7 @@ def clients_by_speed(runs: Sequence[Results], *, path: str | Path | None = None)
         below.set(xlabel="clients, fastest to slowest", xlim=(0.5, len(rows) + 0.5))
         above.set_ylabel(metric.axis)
         below.set_ylabel("rounds")
-    below.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    below.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
     for place in spare:
         axes[place].remove()
     return _done(figure, path)

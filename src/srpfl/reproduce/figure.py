@@ -1,4 +1,4 @@
-"""The paper's arrangement: a row for each C, a column for each data set, accuracy against time."""
+"""The paper's panels, accuracy against time: a row for each data set, a column for each C."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw(columns: Mapping[str, Sequence[Run]], path: Path, *, title: str) -> Figure:
+def draw(rows: Mapping[str, Sequence[Run]], path: Path, *, title: str) -> Figure:
     """Draw all panels; the band is one standard deviation over seeds."""
-    count = len(COSTS) * len(columns)
-    figure, axes = panels(count, size=(3.4, 2.7), across=len(columns), share_y=False)
-    for column, (dataset, runs) in enumerate(columns.items()):
+    size = (3.4, 2.7)
+    figure, axes = panels(len(COSTS) * len(rows), size=size, across=len(COSTS), share_y=False)
+    for row, (dataset, runs) in enumerate(rows.items()):
         shown = curves(runs)
-        for row, cost in enumerate(COSTS):
-            panel = axes[row * len(columns) + column]
+        for column, cost in enumerate(COSTS):
+            panel = axes[row * len(COSTS) + column]
             for curve in shown:
                 _plot(panel, curve, cost)
             panel.set_xlim(0, _shortest_of_the_waiting(shown, cost))
             panel.set_title(f"{dataset}, C = {cost:g}")
             if column == 0:
                 panel.set_ylabel("accuracy (%)")
-        panel.set_xlabel(f"simulated time ({time_unit(runs)})")
-    known = {}  # a method may be missing in some column
-    for panel in axes[: len(columns)]:
+    known = {}  # a method may be missing in some row
+    for panel in axes[:: len(COSTS)]:
         handles, labels = panel.get_legend_handles_labels()
         known.update(dict(zip(labels, handles, strict=True)))
     names = [name for name in METHODS if name in known]
     legend = [known[name] for name in names]
     figure.legend(legend, names, loc="outside right center", frameon=False)
+    unit = time_unit([run for runs in rows.values() for run in runs])
+    figure.supxlabel(f"simulated time ({unit})", fontsize="medium")
     figure.suptitle(title)
     save(figure, path)
     return figure

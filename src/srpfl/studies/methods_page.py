@@ -7,9 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from srpfl.report.drawing import save
+from srpfl.report.drawing import INK, SOFT, colour, panels, save
 
 Row = Mapping[str, Any]
 TWIN = "everyone"
@@ -70,20 +68,21 @@ def draw(rows: Sequence[Row], file: Path) -> None:
     policies = [p for p in NAMES if any(row["policy"] == p for row in rows)]
     adaptive = [policy for policy in policies if policy != TWIN]
     costs = sorted({row["C"] for row in rows}) if adaptive else []
-    figure = Figure(figsize=(max(5, 0.36 * len(methods) + 2), 2.6 * (len(costs) + 1)))
-    figure.set_layout_engine("constrained")
-    panels = figure.subplots(len(costs) + 1, 1, sharex=True, squeeze=False)[:, 0]
+    size = (max(5, 0.36 * len(methods) + 2), 2.6)
+    figure, (*speeds_of, finals_of) = panels(
+        len(costs) + 1, size=size, across=1, share_x=True, share_y=False
+    )
     places = range(len(methods))
-    for axes, cost in zip(panels, costs, strict=False):
-        axes.axhline(1, color="black", linewidth=0.8)
+    for axes, cost in zip(speeds_of, costs, strict=True):
+        axes.axhline(1, color=INK, linewidth=0.8)
         for k, policy in enumerate(adaptive):
             speeds = [found.get((m, policy, cost), {}).get("speedup") for m in methods]
             shift = 0.16 * (2 * k - len(adaptive) + 1)
             at = [place + shift for place, speed in zip(places, speeds, strict=True) if speed]
-            axes.plot(at, [speed for speed in speeds if speed], "os"[k % 2], color=f"C{k + 1}",
+            axes.plot(at, [speed for speed in speeds if speed], "os"[k % 2], color=colour(k),
                       label=NAMES[policy])  # fmt: skip
             never = [p + shift for p, speed in zip(places, speeds, strict=True) if not speed]
-            axes.plot(never, [0.35] * len(never), "x", color=f"C{k + 1}")
+            axes.plot(never, [0.35] * len(never), "x", color=colour(k))
         axes.set_yscale("log")
         axes.set_yticks([0.5, 1, 2, 5, 10, 20], ["0.5", "1", "2", "5", "10", "20"])
         axes.minorticks_off()
@@ -93,14 +92,15 @@ def draw(rows: Sequence[Row], file: Path) -> None:
         finals = [
             (p, cell["final"]) for p, cell in zip(places, ends, strict=True) if "final" in cell
         ]
-        panels[-1].plot(*zip(*finals, strict=True), "^os"[k % 3], color=f"C{k}", alpha=0.8,
-                        label=NAMES[policy])  # fmt: skip
-    panels[-1].set_ylabel("final accuracy")
-    panels[-1].set_xticks(places, methods, rotation=60, ha="right")
-    panels[-1].legend(frameon=False, ncols=len(policies))
-    for axes in panels:
-        axes.grid(alpha=0.3)
-        axes.set_xlim(-0.6, len(methods) - 0.4)
+        shares = [(place, 100 * final) for place, final in finals]
+        finals_of.plot(*zip(*shares, strict=True), "^os"[k % 3], alpha=0.8,
+                       color=SOFT if policy == TWIN else colour(k - 1),
+                       label=NAMES[policy])  # fmt: skip
+    finals_of.set_ylabel("final accuracy (%)")
+    finals_of.set_xticks(places, methods, rotation=60, ha="right")
+    finals_of.set_xlim(-0.6, len(methods) - 0.4)
+    handles, labels = finals_of.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", frameon=False, ncols=len(policies))
     save(figure, file)
 
 

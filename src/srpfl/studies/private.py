@@ -20,11 +20,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import matplotlib.pyplot as plt
-
 from srpfl.options.config import Config
 from srpfl.options.play import play_or_resume
 from srpfl.privacy.accounting import DELTA, epsilon, noise_for
+from srpfl.report.drawing import DASHED, colour, panels, save
 from srpfl.runs.results import Results
 
 POLICIES = {"fedrep": "everyone", "srpfl": "doubling", "auto": "auto"}
@@ -47,7 +46,7 @@ OPTIONS: dict[str, Any] = {
     "evaluate_at": "15,30",
 }
 NETWORK = {"inputs": 784, "hidden": [32], "classes": 62}
-COLOURS = {"fedrep": "#D55E00", "srpfl": "#0072B2", "auto": "#009E73"}
+LOOKS = {"fedrep": (colour(0), DASHED), "srpfl": (colour(0), "-"), "auto": (colour(1), "-")}
 
 
 def config(policy: str, wanted: float, seed: int, clip: float, **changes: Any) -> Config:
@@ -108,26 +107,21 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Accuracy against ε, and n over the rounds for each ε."""
     wanted = list(dict.fromkeys(row["wanted"] for row in rows))
     ticks = ["none" if each == "inf" else f"{float(each):g}" for each in wanted]
-    figure, axes = plt.subplots(1, 1 + len(wanted), figsize=(3 + 2.4 * len(wanted), 3.2))
-    for policy, colour in COLOURS.items():
+    figure, axes = panels(1 + len(wanted), size=(3.2, 2.8), share_y=False)
+    for policy, (ink, line) in LOOKS.items():
         mine = [row for row in rows if row["policy"] == policy]
-        means = [fmean(r["accuracy"] for r in mine if r["wanted"] == each) for each in wanted]
-        axes[0].plot(ticks, means, "o-", color=colour, label=policy)
+        means = [100 * fmean(r["accuracy"] for r in mine if r["wanted"] == each) for each in wanted]
+        axes[0].plot(ticks, means, marker="o", color=ink, linestyle=line, label=policy)
         for row in mine:
-            axes[0].plot(
-                ticks[wanted.index(row["wanted"])], row["accuracy"], ".", color=colour, alpha=0.4
-            )
-            axes[1 + wanted.index(row["wanted"])].plot(row["n"], color=colour, lw=1, alpha=0.8)
-    axes[0].set(title="personalised accuracy", xlabel=f"ε at δ = {DELTA:g}; none: no noise")
+            place = wanted.index(row["wanted"])
+            axes[0].plot(ticks[place], 100 * row["accuracy"], ".", color=ink, alpha=0.4)
+            axes[1 + place].plot(row["n"], color=ink, linestyle=line, lw=1, alpha=0.8)
+    axes[0].set(title="personalised accuracy (%)", xlabel=f"ε at δ = {DELTA:g}; none: no noise")
     axes[0].legend(frameon=False)
     for axis, each in zip(axes[1:], wanted, strict=True):
         shown = "no noise" if each == "inf" else f"ε = {float(each):g}"
-        axis.set(title=f"answers n, {shown}", xlabel="round", ylim=(0, None))
-    for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+        axis.set(title=f"answers waited for, {shown}", xlabel="round", ylim=(0, None))
+    save(figure, path)
 
 
 def main() -> None:

@@ -9,9 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from srpfl.report.drawing import save
+from srpfl.report.drawing import INK, SOFT, colour, panels, save
 from srpfl.studies.shootout import MARK, POLICIES, SETTINGS, Line, key, lines
 
 PAGE, PICTURE = "README.md", "shootout.png"
@@ -33,7 +32,7 @@ INTRODUCTION = (
     "says how many did. `srpfl shootout` plays what is missing, `srpfl reproduce --check results/` "
     "rebuilds this page. Not played: CIFAR-10, which needs a GPU.\n"
 )
-FASTER, SLOWER, NEVER = "#0072B2", "#D55E00", "#9a9a9a"
+FASTER, SLOWER, NEVER = colour(0), colour(1), SOFT
 
 
 @dataclass(frozen=True)
@@ -177,24 +176,24 @@ def _told(row: Row) -> str:
 def draw(out: Path) -> None:
     """How many times as fast as waiting for everyone: a bar for each policy, a panel for each
     situation."""
-    panels = [(name, cost, title) for name, cost, title in PANELS if lines(out, name)]
-    if not panels:
+    played = [(name, cost, title) for name, cost, title in PANELS if lines(out, name)]
+    if not played:
         return
     names = [name for name in POLICIES if name != "everyone"]
-    figure = Figure(figsize=(2.6 * len(panels) + 1.8, 5.2), layout="constrained")
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for each, (name, cost, title) in zip(axes, panels, strict=True):
+    figure, axes = panels(len(played), size=(3.4, 4.4))
+    for each, (name, cost, title) in zip(axes, played, strict=True):
         table = {row.policy: row for row in rows(name, lines(out, name), cost)}
         _bars(each, names, table)
-        each.set_title(title, fontsize=11)
-    axes[0].set_yticks(range(len(names)), [POLICIES[name].label for name in names])
-    axes[0].invert_yaxis()
+        each.set_title(title)
+        each.grid(visible=False)
+        each.set_ylim(len(names) - 0.5, -0.5)
+        each.set_yticks(range(len(names)), [POLICIES[name].label for name in names])
     figure.suptitle("How many times as fast as waiting for everyone (to the same accuracy)")
     save(figure, out / PICTURE)
 
 
 def _bars(axes: Axes, names: Sequence[str], table: Mapping[str, Row]) -> None:
-    axes.axvline(1, color="black", linewidth=1)
+    axes.axvline(1, color=INK, linewidth=1)
     axes.set_xscale("log")
     axes.set_xlim(0.08, 40)
     axes.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
@@ -214,8 +213,6 @@ def _bars(axes: Axes, names: Sequence[str], table: Mapping[str, Row]) -> None:
             axes.text(
                 right * 1.08, place, f"{row.speedup:.2g}", va="center", fontsize=9, color=colour
             )
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
 
 
 def write(out: Path) -> None:
