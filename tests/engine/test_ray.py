@@ -260,9 +260,9 @@ def test_ctrl_c_waits_until_ray_is_imported(
 
 def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_ends_with_us() -> None:
     script = (
-        "import os, srpfl, tiny\n"
+        "import ray, srpfl, tiny\n"  # Ray first: it reads its environment when it is imported
         "from srpfl.engine.cluster import connected\n"
-        "ray = connected(1)\n"
+        "connected(1)\n"
         "assert ray.nodes()[0]['NodeManagerAddress'] == '127.0.0.1'\n"
         "run = tiny.simulate(engine='ray', rounds=2)\n"
         "print(len(run.rounds), ray.is_initialized())\n"

@@ -17,6 +17,8 @@ from srpfl.core.processes import ours_alone
 from srpfl.errors import ConfigError
 
 ADDRESS = "RAY_ADDRESS"  # in the environment: the cluster to connect to
+# In the environment: whether nodes are to be reached from elsewhere, on every system.
+ELSEWHERE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 _own: list[contextlib.ExitStack] = []  # the cluster of our own, if there is one
@@ -35,8 +37,7 @@ def connected(cpus: int | None = None) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if not os.environ.get(ADDRESS):
-        # By this name Ray decides whether nodes are to be reached from elsewhere.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        os.environ.setdefault(ELSEWHERE, "0")
         # Ray lets all others on a machine go first. Here its processes are the run itself.
         os.environ.setdefault("RAY_worker_niceness", "0")
     try:
@@ -67,6 +68,8 @@ def _connect(ray: Any, address: str | None, cpus: int | None) -> None:
     if address:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         return
+    if os.environ.get(ELSEWHERE) == "0":  # which Ray has not seen if the user imported it before
+        ray._private.ray_constants.ENABLE_RAY_CLUSTER = False
     _own.append(contextlib.ExitStack())
     try:
         with _guarded(_own[-1]):
