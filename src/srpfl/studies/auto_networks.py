@@ -37,6 +37,7 @@ class Setting:
     clock: dict[str, Any] = field(default_factory=dict)
 
 
+_SHORT = {"head_epochs": 2, "body_epochs": 1, "tuning_epochs": 3, "rounds": 60}
 SETTINGS = {
     "digits": Setting({"data": "digits", "rounds": 60}, marks=(8, 16, 32)),
     "digits-dynamic": Setting(
@@ -47,6 +48,28 @@ SETTINGS = {
     ),
     "digits-slow-classes": Setting(
         {"data": "digits", "rounds": 60, "partition": "slow-classes"}, marks=(8, 16, 32), slow=True
+    ),
+    # Persons and writers with data of their own (--set data_dir=DATA), small enough for a CPU.
+    "har": Setting(
+        {
+            **_SHORT,
+            "data": "har",
+            "model": "mlp",
+            "lr": 0.01,
+            "set": ["data.inputs=features", "model.hidden=[32]"],
+        },
+        marks=(8, 16, 32),
+    ),
+    "femnist": Setting(
+        {
+            **_SHORT,
+            "data": "femnist",
+            "partition": "natural",
+            "clients": 376,
+            "per_client": 100,
+            "set": ["model.hidden=[64]"],
+        },
+        marks=(8, 16, 32),
     ),
     # The paper's: 100 clients, 150 rounds, all else as the recipes have it.
     "cifar10": Setting({"data": "cifar10", "rounds": 150}, marks=(20, 40, 80)),
