@@ -22,6 +22,10 @@ KINDS = {
     "test_a_killed_run_goes_on": "runs killed or interrupted (six ways), then resumed",
     "test_a_killed_worker_is_replaced": "worker processes killed",
     "test_ctrl_c_twice_ends_the_command_with_a_sentence": "commands interrupted twice",
+    "test_after_a_loss_of_power_a_run_goes_on_exactly": "losses of power, then resumed",
+    "test_without_waiting_for_the_disk_a_run_goes_on_exactly_or_says_why_not": (
+        "losses of power with `--no-sync`"
+    ),
     "test_killed_at_any_file_operation_a_run_goes_on_exactly": "deaths at a file operation",
     "test_readers_many_times": "damaged folders read, compared, exported and mended",
     "test_older_folders_many_times": "damaged folders of older versions read",
@@ -53,6 +57,7 @@ def counts(trials: int = 20) -> dict[str, int]:
     sys.path.insert(0, str(ROOT / "tests"))
     import tiny
     from faults.test_options import EACH, NAMES
+    from faults.test_power import CASES, LOSSES, TIMES
     from runs.test_crash import CHOICES, TRIALS, Disk
 
     disk = Disk()
@@ -61,6 +66,10 @@ def counts(trials: int = 20) -> dict[str, int]:
     at_files = "test_killed_at_any_file_operation_a_run_goes_on_exactly"
     each_way = found[at_files] // trials  # engines, and before, halfway or after
     found[at_files] = each_way * disk.count * trials // TRIALS
+    found["test_after_a_loss_of_power_a_run_goes_on_exactly"] *= CASES * LOSSES * TIMES
+    found["test_without_waiting_for_the_disk_a_run_goes_on_exactly_or_says_why_not"] *= (
+        CASES * LOSSES
+    )
     found["test_any_value_of_an_option"] *= EACH * len(NAMES)
     return {words: found[name] for name, words in KINDS.items()}
 

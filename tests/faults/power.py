@@ -207,6 +207,6 @@ def torn(known: bytes, written: list[bytes], rng: random.Random) -> bytes:
     data = rng.choice([known, *written])
     if not data.startswith(known):  # written anew in its place
         known = b""
-    cut = rng.randint(len(known), len(data))
+    cut = rng.choice([len(known), rng.randint(len(known), len(data))])
     rest = rng.choice([b"", data[cut:], bytes(len(data) - cut)])
     return data[:cut] + rest

@@ -6,7 +6,6 @@ import contextlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,11 +20,13 @@ from srpfl.errors import SrpflError
 from srpfl.options.methods import METHODS
 from srpfl.runs import folder as folders
 from srpfl.runs.doctor import examine
+from srpfl.runs.files import sync, write_text
 from srpfl.runs.folder import RunFolder
 
 ROUNDS = 6
 CASES = 3  # of each trial: twenty take all methods
-LOSSES = {True: 4, False: 2}  # of a run that is waited for or not, each followed by another
+LOSSES = 4  # of each case
+TIMES = 2  # the second while it goes on
 
 
 class Begun(srpfl.Watcher):
@@ -40,8 +41,9 @@ class Begun(srpfl.Watcher):
         self.journal.promise(done)
 
 
-def play(root: Path, case: Case, rng: random.Random, *, sync: bool) -> tuple[Journal, int]:
+def play(root: Path, case: Case, rng: random.Random, *, wait: bool = True) -> tuple[Journal, int]:
     """Begin or go on with a run, and end it: what became of the folder, and where it went on."""
+    root.mkdir(exist_ok=True)
     folder, journal = root / "run", Journal(root)
     begun = Begun(journal)
     kind, implied = METHODS[case.method].kind, METHODS[case.method].participation
@@ -56,7 +58,7 @@ def play(root: Path, case: Case, rng: random.Random, *, sync: bool) -> tuple[Jou
             evaluate_every=2,
             out=folder,
             resume=(folder / "config.json").exists(),
-            sync=sync,
+            sync=wait,
             watchers=[begun],
         )
     return journal, begun.done
@@ -80,32 +82,71 @@ def waiting_at_times(journal: Journal, rng: random.Random) -> Iterator[None]:
         yield
 
 
+def after_a_loss(journal: Journal, disk: Path, rng: random.Random) -> int | None:
+    """Let a folder be what a disk may hold after a loss of power at any moment. Returned is the
+    round of the state that is promised to be there, if any is."""
+    point = rng.randint(0, len(journal.events))
+    lose_power(journal, point, disk, rng)
+    return promised(journal.events[:point])
+
+
 @pytest.mark.faults
-@pytest.mark.parametrize("sync", [True, False])
-def test_after_a_loss_of_power_a_run_goes_on_exactly(
-    sync: bool, trial: int, quick_path: Path, capsys: Any
-) -> None:
+def test_after_a_loss_of_power_a_run_goes_on_exactly(trial: int, quick_path: Path) -> None:
     for place in range(CASES):
-        played = case(trial, place, ("loop", "vectorised"), CASES)
-        seed = f"{trial} {place}"
+        played, rng = chosen(trial, place)
         root = quick_path / f"{place}-whole"
-        root.mkdir()
-        whole, _ = play(root, played, random.Random(seed), sync=sync)
-        for loss in range(LOSSES[sync]):
-            rng, journal = random.Random(f"{seed} {loss}"), whole
-            for again in range(2):  # the second time while it goes on
+        whole, _ = play(root, played, rng)
+        for loss in range(LOSSES):
+            journal = whole
+            for again in range(TIMES):
                 disk = quick_path / f"{place}-{loss}-{again}"
-                point = rng.randint(0, len(journal.events))
-                lose_power(journal, point, disk, rng)
-                due = promised(journal.events[:point])
-                try:
-                    journal, done = play(disk, played, rng, sync=sync)
-                except SrpflError:
-                    if sync:
-                        raise
-                    break  # a clear sentence will do
-                assert done >= (due or 0) or not sync
+                due = after_a_loss(journal, disk, rng)
+                assert due is None or (disk / "run" / "config.json").exists()
+                journal, done = play(disk, played, rng)
+                assert done >= (due or 0)
                 same_as(root / "run", disk / "run")
                 if done < ROUNDS:  # else nothing was left to do, and the state before was not read
                     assert examine(disk / "run").whole
-    capsys.readouterr()
+
+
+@pytest.mark.faults
+def test_without_waiting_for_the_disk_a_run_goes_on_exactly_or_says_why_not(
+    trial: int, quick_path: Path
+) -> None:
+    for place in range(CASES):
+        played, rng = chosen(trial, place)
+        root = quick_path / f"{place}-whole"
+        whole, _ = play(root, played, rng, wait=False)
+        for loss in range(LOSSES):
+            disk = quick_path / f"{place}-{loss}"
+            after_a_loss(whole, disk, rng)
+            with contextlib.suppress(SrpflError):
+                play(disk, played, rng, wait=False)
+                same_as(root / "run", disk / "run")
+
+
+def test_what_was_waited_for_is_on_the_disk_and_the_rest_may_be_there_or_not(
+    quick_path: Path,
+) -> None:
+    root, there = quick_path / "root", set[tuple[bytes | None, ...]]()
+    root.mkdir()
+    (root / "old").write_bytes(b"before")
+    journal = Journal(root)
+    with journal.watching():
+        write_text(root / "safe", "safe", durable=True)
+        write_text(root / "named", "loose")
+        sync(root)
+        (root / "old").rename(root / "new")
+    for seed in range(200):
+        disk = quick_path / f"{seed}"
+        lose_power(journal, len(journal.events), disk, random.Random(seed))
+        files = (disk / name for name in ("safe", "named", "old", "new"))
+        there.add(tuple(file.read_bytes() if file.exists() else None for file in files))
+    assert {safe for safe, *_ in there} == {b"safe"}
+    assert {named for _, named, *_ in there} > {b"", b"lo", bytes(5), b"loo\0\0", b"loose"}
+    assert {moved for *_, moved in there} == {None, b"before"}
+    assert all((old is None) != (new is None) for *_, old, new in there)
+
+
+def chosen(trial: int, place: int) -> tuple[Case, random.Random]:
+    return case(trial, place, ("loop", "vectorised"), CASES), random.Random(f"{trial} {place}")
