@@ -26,6 +26,7 @@ from srpfl.loop.transport import (
     Transport,
     Updates,
     chosen,
+    reachable,
     unwired,
 )
 from srpfl.participation.base import Answer, Call, Credit, Participation
@@ -103,7 +104,9 @@ class Traffic:
         self.asked: list[int] = []
         self.landed: list[Flight] = []
         self.dropped: list[Flight] = []
-        self._silent: set[int] = set()
+        everyone = range(transport.population)
+        left = reachable(participation, state, everyone)
+        self._silent = set[int]() if left is everyone else set(everyone).difference(left)
         self._asks = 0
 
     @property

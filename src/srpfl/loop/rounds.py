@@ -23,6 +23,7 @@ from srpfl.loop.transport import (
     Transport,
     Updates,
     chosen,
+    reachable,
     unwired,
 )
 from srpfl.participation.base import Answer, Call, Outcome, Participation
@@ -119,7 +120,12 @@ def drop(
     passed, tried = 0.0, list[int]()
     for again in range(TRIES):
         now = began + passed
-        idle = transport.idle(call, now)
+        idle = reachable(participation, state, transport.idle(call, now))
+        if not idle:
+            raise NoAnswerError(
+                f"no client can be asked any more in round {state.round + 1}: the budgets are used "
+                "up, so play fewer rounds or raise them"
+            )
         asked = chosen(participation, state, call, idle, seed, *([again] if again else []))
         request = Request(state.round, call, asked, state.shared, server, wants_gradient, now)
         try:

@@ -169,6 +169,12 @@ def chosen(
     return asked
 
 
+def reachable(participation: Participation, state: State, idle: Sequence[int]) -> Sequence[int]:
+    """Of those who can be asked, the ones that the policy has not used up."""
+    given = getattr(participation, "reachable", None)
+    return given(state.memory, idle) if given else idle
+
+
 def unwired(algorithm: Updates, answer: Answer, origin: Params) -> Answer:
     """The answer with its shared part, however that has travelled from a client that was sent the
     origin."""

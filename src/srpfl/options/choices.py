@@ -36,6 +36,7 @@ from srpfl.options.methods import Method
 from srpfl.options.own import Named, check_is, named, prepared
 from srpfl.participation import (
     Auto,
+    Budgeted,
     Compass,
     Deadline,
     DivFL,
@@ -191,7 +192,7 @@ def build_participation(config: Config, usual: str) -> Participation:
     )()
     check_is("participation policy", choice, made, Participation)
     policy: Participation = made
-    return policy
+    return policy if config.energy is None else Budgeted(policy=policy, updates=config.energy)
 
 
 def rounds_per_stage(config: Config) -> int:

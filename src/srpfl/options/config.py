@@ -110,6 +110,9 @@ class Config:
     resample: str = option("round", "draw a new sample every round or every stage", WAITING)
     first: int | None = option(None, "answers to wait for, with participation=first", WAITING)
     deadline: float = option(1.0, "time to wait, with participation=deadline", WAITING)
+    energy: int | None = option(
+        None, "local updates that each client has the energy or data for", WAITING
+    )
     convexity: float = option(0.1, "strong-convexity constant of FLANP's rule", WAITING)
     noise: float = option(1.0, "constant of the statistical accuracy in FLANP's rule", WAITING)
 

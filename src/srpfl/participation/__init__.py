@@ -10,6 +10,7 @@ from srpfl.participation.base import (
     Participation,
     Sampling,
 )
+from srpfl.participation.budget import Budgeted
 from srpfl.participation.deadlines import TypicalDeadline
 from srpfl.participation.divfl import DivFL
 from srpfl.participation.doubling import Doubling
@@ -25,6 +26,7 @@ from srpfl.participation.speeds import FedCS, TiFL
 __all__ = [
     "Answer",
     "Auto",
+    "Budgeted",
     "Call",
     "Compass",
     "Credit",
