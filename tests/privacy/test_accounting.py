@@ -73,6 +73,20 @@ def test_a_run_says_what_it_spent() -> None:
     assert found.epsilon == epsilon(2.0, 3)
 
 
+def test_noise_under_masks_costs_as_much_as_noise_at_the_server() -> None:
+    central, masked = (
+        spent(
+            tiny.simulate(
+                algorithm=srpfl.FedRep(head_epochs=1, body_epochs=1, average=average),
+                participation=srpfl.FirstN(n=4),
+                rounds=2,
+            )
+        )
+        for average in ("private:1.0,2.0", "secure:1.0,2.0")
+    )
+    assert masked == central
+
+
 def test_a_run_without_noise_promises_nothing() -> None:
     with pytest.raises(srpfl.errors.ConfigError, match="promises nothing"):
         spent(tiny.simulate(rounds=1))

@@ -16,6 +16,7 @@ import tiny
 from srpfl.algorithms.averages import averages
 from srpfl.algorithms.base import with_secrets
 from srpfl.algorithms.private import Private, entropy, normal
+from srpfl.algorithms.summed import SecurePrivate
 from srpfl.errors import ConfigError
 from srpfl.options.methods import METHODS
 
@@ -29,11 +30,12 @@ def answers(count: int, length: float) -> list[dict[str, torch.Tensor]]:
     return [{"w": torch.from_numpy(row).float(), "count": torch.tensor(9)} for row in rows]
 
 
+@pytest.mark.parametrize("kind", [Private, SecurePrivate])
 @pytest.mark.parametrize("count", [4, 64])
-def test_the_sum_has_the_noise_that_was_promised(count: int) -> None:
+def test_the_sum_has_the_noise_that_was_promised(kind: Any, count: int) -> None:
     parts = answers(count, 0.5)
-    plain = Private(1.0, 0.0)(SENT, parts, [1.0] * count)
-    noisy = Private(1.0, 3.0)(SENT, parts, [1.0] * count)
+    plain = kind(1.0, 0.0)(SENT, parts, [1.0] * count)
+    noisy = kind(1.0, 3.0)(SENT, parts, [1.0] * count)
     seen = float((noisy["w"] - plain["w"]).double().std()) * count
     assert seen == pytest.approx(3.0, rel=0.08)  # five deviations of a deviation of 2,000 numbers
 
@@ -151,7 +153,7 @@ def test_weights_by_samples_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["private:0,1", "private:1,-1", "private:1,2,3", "private:x"],
+    ["private:0,1", "private:1,-1", "private:1,2,3", "private:x", "secure:0,1", "secure:1,2,3"],
 )
 def test_bad_numbers_are_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(ConfigError):
@@ -178,3 +180,9 @@ def test_draws_depend_on_every_bit_of_what_they_are_made_of() -> None:
 
 def test_draws_are_normal() -> None:
     assert kstest(normal(b"some", 100_000).numpy(), "norm").pvalue > 0.01
+
+
+def test_auto_plays_under_masks_where_noise_bounds_what_it_sees() -> None:
+    noisy = srpfl.FedRep(head_epochs=1, body_epochs=1, average="secure:1.0,0.5")
+    run = tiny.simulate(rounds=3, algorithm=noisy, participation=srpfl.Auto(start=2, margin=0))
+    assert len(run.rounds) == 3

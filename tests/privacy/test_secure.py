@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +12,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("flwr", reason="srpfl[flower] is not installed")
 
+from privacy.curious import laid_bare, looks_random
 from srpfl.algorithms.averages import averages
-from srpfl.errors import DivergedError
+from srpfl.algorithms.summed import SecurePrivate
+from srpfl.errors import ConfigError, DivergedError
 from srpfl.privacy.secure import (
     Member,
     SecureSumError,
@@ -65,20 +69,29 @@ class Round:
         self.masked = {name: m.mask(given[name]) for name, m in self.members.items()}
 
 
-def looks_random(values: np.ndarray) -> bool:
-    """Whether bytes are as even as random ones: χ² within five deviations of its mean, 255."""
-    counts = np.bincount(values.view(np.uint8), minlength=256)
-    expected = counts.sum() / 256
-    return abs(((counts - expected) ** 2 / expected).sum() - 255) < 5 * np.sqrt(2 * 255)
-
-
 def test_what_the_server_gets_of_one_client_looks_random_and_differs_each_time() -> None:
     given = {name: fixed_point(np.zeros(NUMBERS)) for name in (0, 1, 2)}
     first, second = Round(given, 2), Round(given, 2)
     for name in given:
         assert looks_random(first.masked[name])
         assert not looks_random(given[name])
-        assert not np.array_equal(first.masked[name], second.masked[name])
+        assert looks_random(first.masked[name] - second.masked[name])  # no mask serves twice
+    assert looks_random(first.masked[0] - first.masked[1])
+    members = [*first.members.values(), *second.members.values()]
+    assert len({secret for m in members for secret in (m._letters, m._scalar, m._own)}) == 18
+
+
+def test_an_answer_that_counted_stays_hidden_after_the_sum_is_known() -> None:
+    """Its own mask is known then; those that it shares with others who counted are not."""
+    given, counted = answers(6), [0, 10, 20, 30]
+    seen = Round(given, 4)
+    revealed = [seen.members[name].reveal(counted) for name in counted]
+    masked = {name: seen.masked[name] for name in counted}
+    bare = {n: laid_bare(n, masked, seen.keys, revealed, 4) for n in counted}
+    for name in counted:
+        assert looks_random(bare[name])
+        assert looks_random(bare[name] - given[name])
+    assert np.array_equal(plain(bare, counted), plain(given, counted))  # nothing else is left
 
 
 def test_a_late_answer_stays_hidden_after_the_sum_is_known() -> None:
@@ -110,6 +123,54 @@ def test_a_member_reveals_once_and_never_for_too_few() -> None:
     member.reveal([0, 10, 20])
     with pytest.raises(SecureSumError, match="once"):
         member.reveal([10, 20, 30])
+
+
+def test_members_reveal_for_no_fewer_than_they_were_told_with_the_keys() -> None:
+    members = {name: Member(name) for name in range(5)}
+    keys = {name: member.introduce() for name, member in members.items()}
+    letters = {n: m.share(keys, threshold=3, fewest=4) for n, m in members.items()}
+    member = members[0]
+    member.receive({other: letters[other][0] for other in range(1, 5)})
+    member = Member.load(member.dump())
+    assert member.fewest == 4
+    with pytest.raises(SecureSumError, match="too few"):
+        member.reveal([0, 1, 2])
+    assert member.reveal([0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("late", [0, 1, 3])
+def test_noise_under_masks_is_never_less_than_was_accounted_for(late: int) -> None:
+    """Ten are asked and seven are needed: with three late the noise is as claimed, with fewer of
+    them more."""
+    hides, zeros = SecurePrivate(0.5, 4.0, key=None), {"w": torch.zeros(4000)}
+    parts = {n: zeros if n % 2 else {"w": torch.randn(4000)} for n in range(10)}
+    own = {n: hides.vector(zeros, p, 3.0, answers=7).numpy() for n, p in parts.items()}
+    counted = list(range(late, 10))
+    total = secure_sum({n: v.view(np.uint64) for n, v in own.items()}, counted)
+    assert np.array_equal(total, plain({n: v.view(np.uint64) for n, v in own.items()}, counted))
+    cut = [hides.private.clipped(zeros, parts[n])["w"].numpy() for n in counted]
+    noise = real(total)[:-1] - np.sum(cut, axis=0)
+    claimed = 0.5 * 4.0 * np.sqrt(len(counted) / 7)
+    assert noise.std() == pytest.approx(claimed, rel=0.056)  # five deviations of 4,000 numbers'
+    assert real(total)[-1] == 0.0  # the loss stays at home
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(1e-3, 100.0), st.integers(0, 2**32 - 1))
+def test_in_fixed_point_no_update_is_longer_than_the_clip(clip: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sent = {"w": torch.from_numpy(rng.normal(size=50)).float()}
+    part = {
+        "w": sent["w"] + torch.from_numpy(clip * 10 ** rng.uniform(-1, 5) * rng.normal(size=50))
+    }
+    whole = SecurePrivate(clip, 0.0).noisy(sent, part, answers=3).tolist()
+    assert sum(n * n for n in whole) <= Fraction(clip) ** 2 * 2**64  # in whole numbers, so exactly
+
+
+def test_noise_too_fine_for_fixed_point_is_refused() -> None:
+    sent = {"w": torch.zeros(3)}
+    with pytest.raises(ConfigError, match="lost in fixed point"):
+        SecurePrivate(1e-7, 1.0).noisy(sent, sent, answers=3)
 
 
 def test_half_of_the_members_are_not_enough() -> None:

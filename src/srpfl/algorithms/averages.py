@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from srpfl.algorithms.private import Private
-from srpfl.algorithms.summed import Secure
+from srpfl.algorithms.summed import Secure, SecurePrivate
 from srpfl.core.means import weighted_mean
 from srpfl.core.split import Params
 from srpfl.errors import ConfigError, unknown
@@ -37,7 +37,8 @@ def averages(name: str | Average) -> Average:
     except (TypeError, ValueError):
         raise ConfigError(
             f"cannot read the average '{name}': write mean, median, trimmed:0.1, krum:2, "
-            "multi-krum:2, geometric-median, clipped:1.0, secure or private:1.0,0.8 (clip, noise)"
+            "multi-krum:2, geometric-median, clipped:1.0, private:1.0,0.8 (clip, noise), secure or "
+            "secure:1.0,0.8"
         ) from None
 
 
@@ -183,5 +184,5 @@ AVERAGES: dict[str, Callable[..., Average]] = {
     "geometric-median": GeometricMedian,
     "clipped": Clipped,
     "private": Private,
-    "secure": Secure,
+    "secure": lambda *numbers: SecurePrivate(*numbers) if numbers else Secure(),
 }

@@ -70,8 +70,8 @@ class Algorithm:
     batch_size: int = 10
     weighting: Literal["uniform", "samples"] = "uniform"
     tuning_epochs: int = 10  # evaluation trains the personal part for that long
-    # Or "median", "trimmed:0.1", "krum:2", "geometric-median", "clipped:1.0", "private:1.0,0.8":
-    # see `averages`.
+    # Or "median", "trimmed:0.1", "krum:2", "geometric-median", "clipped:1.0", "private:1.0,0.8",
+    # "secure": see `averages`.
     average: str | Average = field(default="mean", metadata=TOLD_IF_CHANGED)
 
     # How answers travel: "full", "int8", or "top:0.05" for the largest twentieth of what changed.
@@ -227,7 +227,7 @@ def expected_reply(algorithm: Algorithm, parts: Split) -> Params:
             f"{type(algorithm).__name__} sends more than its weights, and secure sums hide only "
             "those: use an algorithm such as FedAvg or FedRep"
         )
-    return {SUM: algorithm.hides.vector(parts.shared, parts.shared, 0.0)}
+    return {SUM: Secure().vector(parts.shared, parts.shared, 0.0, 1)}
 
 
 @dataclass(frozen=True)

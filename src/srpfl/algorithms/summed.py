@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from srpfl.algorithms.private import Private
 from srpfl.core.split import Params
 from srpfl.errors import ConfigError, DivergedError
 
@@ -15,6 +17,7 @@ FRACTION = 32  # bits behind the point; sums below 2^20 are then exact in double
 LARGEST = 2.0 ** (62 - FRACTION)  # of a number: so large that sums of two still fit
 SUM = "sum"  # what an answer calls its masked numbers
 FEWEST = 2  # answers: the sum of one is that answer
+FINEST = 2.0 ** (10 - FRACTION)  # deviation of noise: a thousand steps, so that it is still normal
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,21 @@ class Secure:
 
     def update(self, sent: Params, part: Params) -> Tensor:
         """What a client adds to the sum: its change of each number, in fixed point."""
-        return fixed_point(torch.cat([_flat(part[n]) - _flat(sent[n]) for n in sorted(sent)]))
+        return fixed_point(_joined({n: part[n].double() - v.double() for n, v in sent.items()}))
 
-    def vector(self, sent: Params, part: Params, loss: float) -> Tensor:
-        """All that a client adds in a deployment: its loss is as much its own."""
+    def vector(self, sent: Params, part: Params, loss: float, answers: int) -> Tensor:
+        """All that a client adds in a deployment, where at least so many answers will count: its
+        loss is as much its own."""
         return torch.cat([self.update(sent, part), fixed_point(torch.tensor([loss]))])
+
+    def fewest(self, wait: int, threshold: int) -> int:
+        """How many must count before members reveal anything."""
+        return threshold
+
+    @property
+    def terms(self) -> str:
+        """What both sides must agree on beside the form of answers."""
+        return ""
 
     def summed(self, sent: Params, total: Tensor, count: int) -> tuple[list[Params], float]:
         """Answers that stand for so many of which only the sum is known, and their mean loss. The
@@ -61,15 +74,72 @@ class Secure:
             )
         return 2 * wait - 1
 
-    def spread(self, sent: Params, answers: int) -> None:
+    def spread(self, sent: Params, answers: int) -> float | None:
         """How much answers vary is known to nobody."""
+        return None
 
     def secret(self) -> Secure:
         """As real clients may trust it: in a deployment they mask what they send."""
         return self
 
 
-def fixed_point(values: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class SecurePrivate(Secure):
+    """A secure sum of clipped updates, each with its n-th part of the noise (as Kairouz et al.,
+    2021): nobody sees an answer, and what the sum tells of one is bounded.
+
+    An update goes to fixed point towards zero, so its norm stays below S, and noise on its own, so
+    that it does not depend on the update. With ``key=None``, in a deployment, nodes draw from their
+    system's randomness and a server adds nothing to it.
+    """
+
+    clip: float = 1.0  # S
+    noise: float = 1.0  # z
+    key: int | None = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _ = self.private  # which checks the numbers
+
+    @property
+    def private(self) -> Private:
+        return Private(self.clip, self.noise, key=self.key)
+
+    def __call__(self, sent: Params, parts: Sequence[Params], weights: Sequence[float]) -> Params:
+        if self.key is None:
+            return super().__call__(sent, parts, weights)
+        noisy = [self.noisy(sent, part, len(parts), place) for place, part in enumerate(parts)]
+        return self.moved(sent, torch.stack(noisy).sum(0), len(parts))
+
+    def noisy(self, sent: Params, part: Params, answers: int, place: int = 0) -> Tensor:
+        """What a client adds to the sum of so many."""
+        share = self.noise * self.clip / math.sqrt(answers)
+        if 0 < share < FINEST:
+            raise ConfigError(f"noise of {share:.2g} is lost in fixed point: use a larger clip")
+        still = {n: torch.zeros_like(v, dtype=torch.float64) for n, v in sent.items()}
+        update = {**still, **self.private.clipped(sent, part)}
+        noise = {**still, **self.private.drawn(sent, answers, place)}
+        return fixed_point(_joined(update), torch.trunc) + fixed_point(_joined(noise))
+
+    def vector(self, sent: Params, part: Params, loss: float, answers: int) -> Tensor:
+        """The loss stays at home: nothing bounds what it tells."""
+        return torch.cat([self.noisy(sent, part, answers), torch.zeros(1, dtype=torch.long)])
+
+    def fewest(self, wait: int, threshold: int) -> int:
+        """With fewer answers there would be less noise than was promised."""
+        return wait
+
+    @property
+    def terms(self) -> str:
+        return f"clip {self.clip!r}, noise {self.noise!r}"
+
+    def spread(self, sent: Params, answers: int) -> float | None:
+        return self.private.spread(sent, answers)
+
+    def secret(self) -> SecurePrivate:
+        return replace(self, key=None)
+
+
+def fixed_point(values: Tensor, whole: Callable[[Tensor], Tensor] = torch.round) -> Tensor:
     """Numbers as whole multiples of 2^-32: their sums are exact in any order.
 
     >>> fixed_point(torch.tensor([0.5, -1.25])) / 2**FRACTION
@@ -79,7 +149,7 @@ def fixed_point(values: Tensor) -> Tensor:
         raise DivergedError(
             "an update is not finite, or too large for secure sums: lower the learning rate"
         )
-    return (values.double() * 2.0**FRACTION).round().long()
+    return whole(values.double() * 2.0**FRACTION).long()
 
 
 def _added(sent: Params, change: Tensor) -> Params:
@@ -90,6 +160,10 @@ def _added(sent: Params, change: Tensor) -> Params:
         name: sent[name].double() + piece.reshape(sent[name].shape)
         for name, piece in zip(names, pieces, strict=True)
     }
+
+
+def _joined(values: Params) -> Tensor:
+    return torch.cat([_flat(values[name]) for name in sorted(values)])
 
 
 def _flat(value: Tensor) -> Tensor:

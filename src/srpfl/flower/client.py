@@ -200,7 +200,7 @@ class NodeWork:
         if isinstance(hides := self.algorithm.hides, Secure):
             from srpfl.flower.member import masked
 
-            vector = hides.vector(self.shared, sent, local.loss)
+            vector = partial(hides.secret().vector, self.shared, sent, local.loss)
             sent = masked(self.message.content, self.context, assignment, vector)
             return _reply(self.message, assignment, "done", {}, sent)
         result = {"loss": local.loss, "samples": local.samples, "part": part}

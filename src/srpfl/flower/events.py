@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from srpfl.flower.texts import harmless
-from srpfl.runs.files import append
+from srpfl.runs.files import EVENTS, append
 
-FILE = "events.jsonl"
 LEVELS = ("debug", "info", "warning", "error")
 # All that can happen, to be counted from the beginning. A warning is what an operator should look
 # at; everything else is the daily life of a federation.
@@ -63,7 +62,7 @@ class Events:
     """Says each event, counts it, and keeps it in the run folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.path = folder / FILE if folder is not None else None
+        self.path = folder / EVENTS if folder is not None else None
         self.counts: Counter[str] = Counter()
 
     def note(self, what: str, why: str = "", *, client: int | None = None, round: int) -> None:

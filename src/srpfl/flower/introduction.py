@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from srpfl.algorithms.base import Algorithm, expected_reply
+from srpfl.algorithms.summed import Secure
 from srpfl.core.backbone import hash_of
 from srpfl.core.initial import initial_model
 from srpfl.core.slots import packed
@@ -36,7 +37,9 @@ def introduction(
 
 def agreed(algorithm: Algorithm, parts: Split) -> str:
     """The fingerprint of all that travels, and of what does not, because each side has it: the
-    values that nobody trains."""
+    values that nobody trains, and the terms of noise."""
     sent = packed(parts.shared, algorithm.sends(algorithm.server_state(parts)))
     travels = fingerprint(sent, expected_reply(algorithm, parts))
-    return f"{travels}/{hash_of(parts.fixed)}" if parts.fixed else travels
+    terms = algorithm.hides.terms if isinstance(algorithm.hides, Secure) else ""
+    fixed = hash_of(parts.fixed) if parts.fixed else ""
+    return "/".join(filter(None, (travels, fixed, terms)))

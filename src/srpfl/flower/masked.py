@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from srpfl.algorithms.summed import SUM, Secure
+from srpfl.algorithms.summed import FEWEST, SUM, Secure
 from srpfl.flower.checks import Refused, norm, read_arrays, values_of
 from srpfl.flower.parcels import Reply
 from srpfl.flower.transport import FlowerTransport
@@ -32,6 +32,7 @@ class Group:
     """The members of one round: their keys, and for each the letters of the others."""
 
     threshold: int = 0
+    fewest: int = 0  # answers that must count
     keys: dict[int, Keys] = field(default_factory=dict)
     letters: dict[int, dict[int, bytes]] = field(default_factory=dict)
 
@@ -54,17 +55,20 @@ class MaskedTransport(FlowerTransport):
         round = request.round
         said = self._ask({client: {"stage": "keys"} for client in request.asked}, round)
         keys = {c: Keys(values["letters"], values["masks"]) for c, values in said.items()}
-        group = Group(threshold_of(len(keys)), keys)
-        self._check(len(keys), request)
+        self._check(len(keys), FEWEST)
+        threshold = threshold_of(len(keys))
+        fewest = self._hides.fewest(min(request.call.wait, len(keys)), threshold)
+        group = Group(threshold, fewest, keys)
         all_keys = {
             "stage": "shares",
-            "threshold": group.threshold,
+            "threshold": threshold,
+            "fewest": fewest,
             "names": list(keys),
             "letters": [each.letters for each in keys.values()],
             "masks": [each.masks for each in keys.values()],
         }
         shared = self._ask(dict.fromkeys(keys, all_keys), round)
-        self._check(len(shared), request)
+        self._check(len(shared), fewest)
         group.keys = {client: keys[client] for client in shared}
         for client in shared:
             group.letters[client] = {
@@ -74,9 +78,8 @@ class MaskedTransport(FlowerTransport):
             }
         return group
 
-    def _check(self, members: int, request: Request) -> None:
-        """As many as count must be there, and more than half of those who began."""
-        need = min(request.call.wait, len(request.asked))
+    @staticmethod
+    def _check(members: int, need: int) -> None:
         if members < need:
             raise NoAnswerError(f"{members} of {need} clients needed agreed on masks in time")
 
@@ -93,6 +96,9 @@ class MaskedTransport(FlowerTransport):
 
     def collect(self, request: Request, counted: Sequence[Arrival]) -> list[Answer]:
         group, names = self._group, [arrival.client for arrival in counted]
+        if len(names) < group.fewest:
+            raise NoAnswerError(f"{len(names)} of {group.fewest} answers needed came")
+        self.events.note("revealed", f"a sum of {len(names)}", round=request.round)
         told = {"stage": "reveal", "counted": names}
         answers = {name: self._answers[name].sent[SUM][SUM] for name in names}
         revealed = self._ask(dict.fromkeys(names, told), request.round, enough=group.threshold)

@@ -6,6 +6,7 @@ memory: a node that is restarted on the way is one that dropped out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def answered(content: RecordDict, context: Context, assignment: Assignment) -> d
         if given["stage"] == "shares":
             pairs = map(Keys, given["letters"], given["masks"])
             keys_of = dict(zip(given["names"], pairs, strict=True))
-            told = member.share(keys_of, given["threshold"])
+            told = member.share(keys_of, given["threshold"], given.get("fewest", 0))
         else:
             told = member.reveal(given["counted"])
         said = {"names": list(told), "shares": list(told.values())}
@@ -41,15 +42,19 @@ def answered(content: RecordDict, context: Context, assignment: Assignment) -> d
 
 
 def masked(
-    content: RecordDict, context: Context, assignment: Assignment, vector: torch.Tensor
+    content: RecordDict,
+    context: Context,
+    assignment: Assignment,
+    vector: Callable[[int], torch.Tensor],
 ) -> Params:
-    """The answer as it is sent: nobody but all members together can read it."""
+    """The answer as it is sent: nobody but all members together can read it. ``vector`` is what
+    the client adds to the sum of so many answers at least."""
     if RECORD not in content.config_records:
         raise SecureSumError("this client sends masked answers only, and was asked for a plain one")
     given: Any = content.config_records[RECORD]
     member = _remembered(context, assignment)
     member.receive(dict(zip(given["names"], given["shares"], strict=True)))
-    found = member.mask(vector.cpu().numpy().view(np.uint64))
+    found = member.mask(vector(member.fewest).cpu().numpy().view(np.uint64))
     _remember(context, assignment, member)
     return {SUM: torch.from_numpy(found.view(np.int64))}
 

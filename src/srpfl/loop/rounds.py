@@ -95,7 +95,7 @@ def hidden(algorithm: Updates, participation: Participation, call: Call) -> Call
         return call
     if participation.wants_gradient or algorithm.wants_gradient:
         raise ConfigError("gradients of single clients are wanted, which secure sums do not show")
-    if call.late == "keep" or call.partial or call.deadline is not None:
+    if call.late == "keep" or call.partial or call.deadline is not None or call.grace:
         raise ConfigError(
             "masks are for one round and all of its work: secure sums need a policy that waits for "
             "a number of answers and drops late ones, such as Doubling"

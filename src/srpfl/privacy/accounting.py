@@ -11,13 +11,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scipy.optimize import brentq
 
 from srpfl.algorithms.averages import averages
 from srpfl.algorithms.private import Private
+from srpfl.algorithms.summed import SecurePrivate
 from srpfl.errors import ConfigError
+from srpfl.runs.files import EVENTS, read_lines
 
 if TYPE_CHECKING:
     from srpfl.runs.results import Results
@@ -29,10 +32,10 @@ DELTA = 1e-5
 class Spent:
     """What a run has cost its clients."""
 
-    epsilon: float  # of a client that was in every round: what can be promised beforehand
+    epsilon: float  # of a client that was in every sum: what can be promised beforehand
     heard: float  # of the client that counted most often, where nobody chose by the answers
     delta: float
-    rounds: int
+    rounds: int  # sums that were revealed: those of rounds, and of rounds played again
     most: int  # how often that client counted
 
 
@@ -80,16 +83,24 @@ def spent(run: Results, delta: float = DELTA) -> Spent:
     """What a run has cost its clients so far."""
     noise = _noise(run.config)
     counted = Counter(client for record in run.rounds for client in record.participants)
-    most = max(counted.values(), default=0)
-    rounds = len(run.rounds)
+    again = max(0, _revealed(run.folder) - len(run.rounds))  # sums that nothing came of
+    most = max(counted.values(), default=0) + again
+    rounds = len(run.rounds) + again
     return Spent(epsilon(noise, rounds, delta), epsilon(noise, most, delta), delta, rounds, most)
+
+
+def _revealed(folder: Path | None) -> int:
+    """How often a server under masks has asked for what reveals a sum, as it noted beforehand."""
+    if folder is None or not (folder / EVENTS).exists():
+        return 0
+    return sum(b'"what": "revealed"' in line for line in read_lines(folder / EVENTS))
 
 
 def _noise(config: Mapping[str, Any]) -> float:
     """z, as the run's config has it."""
     told = config["algorithm"].get("average", "mean")
-    found = Private(noise=told["noise"]) if isinstance(told, Mapping) else averages(told)
-    if not isinstance(found, Private):
+    found = Private(noise=told["noise"]) if "noise" in told else averages(told)
+    if not isinstance(found, Private | SecurePrivate):
         raise ConfigError(
             "this run has no noise, so it promises nothing: play one with "
             "average='private:CLIP,NOISE'"

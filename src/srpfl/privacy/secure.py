@@ -85,6 +85,7 @@ class Member:
     _own: bytes = field(default_factory=lambda: secrets.token_bytes(32))  # the second mask's seed
     _keys: Mapping[int, Keys] = field(default_factory=dict)
     _threshold: int = 0
+    fewest: int = 0  # answers in the sum: it reveals nothing for fewer
     _peers: set[int] = field(default_factory=set)  # with whom it has masks
     _held: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # shares, its own too
     _revealed: bool = False
@@ -93,8 +94,9 @@ class Member:
         """First letter to the server: the public keys."""
         return Keys(_public(_private(self._letters)), _public(_private(self._scalar)))
 
-    def share(self, keys: Mapping[int, Keys], threshold: int) -> dict[int, bytes]:
-        """Second: for each other member, sealed for it, shares of the two secrets."""
+    def share(self, keys: Mapping[int, Keys], threshold: int, fewest: int = 0) -> dict[int, bytes]:
+        """Second: for each other member, sealed for it, shares of the two secrets, of which the
+        threshold is enough. More than those may have to count before anyone reveals."""
         if not len(keys) // 2 < threshold <= len(keys) or self.name not in keys:
             raise SecureSumError(
                 f"{threshold} of {len(keys)} members may reveal masks: it must be more than half"
@@ -103,7 +105,7 @@ class Member:
             raise SecureSumError("the server's list of members is not one to add up with")
         if self._held:
             raise SecureSumError("a member shares its secrets once")
-        self._keys, self._threshold = dict(keys), threshold
+        self._keys, self._threshold, self.fewest = dict(keys), threshold, max(threshold, fewest)
         names = sorted(keys)
         of_masks = create_shares(self._scalar, threshold, len(names))
         of_own = create_shares(self._own, threshold, len(names))
@@ -144,10 +146,10 @@ class Member:
 
     def reveal(self, counted: Sequence[int]) -> dict[int, bytes]:
         """Fourth, once: shares of the second masks of those who count, and of the keys of those
-        who do not. Never both of one member, and never for fewer than the threshold."""
+        who do not. Never both of one member, and never for fewer than was agreed."""
         if self._revealed:
             raise SecureSumError("a member reveals its shares once: a second list could unmask one")
-        if len(set(counted) & (self._peers | {self.name})) < self._threshold:
+        if len(set(counted) & (self._peers | {self.name})) < self.fewest:
             raise SecureSumError("too few answers count for a secure sum")
         self._revealed = True
         wanted = set(counted)
@@ -158,13 +160,13 @@ class Member:
         keys = {n: [k.letters.hex(), k.masks.hex()] for n, k in self._keys.items()}
         held = {n: [one.hex(), other.hex()] for n, (one, other) in self._held.items()}
         secret = [each.hex() for each in (self._letters, self._scalar, self._own)]
-        rest = [self._threshold, sorted(self._peers), self._revealed]
+        rest = [self._threshold, self.fewest, sorted(self._peers), self._revealed]
         return json.dumps([self.name, secret, keys, held, rest]).encode()
 
     @classmethod
     def load(cls, dumped: bytes) -> Member:
         """The member that was dumped."""
-        name, secret, keys, held, (threshold, peers, revealed) = json.loads(dumped)
+        name, secret, keys, held, (threshold, fewest, peers, revealed) = json.loads(dumped)
         letters, scalar, own = map(bytes.fromhex, secret)
         return cls(
             name,
@@ -173,6 +175,7 @@ class Member:
             own,
             {int(n): Keys(bytes.fromhex(a), bytes.fromhex(b)) for n, (a, b) in keys.items()},
             threshold,
+            fewest,
             set(peers),
             {int(n): (bytes.fromhex(a), bytes.fromhex(b)) for n, (a, b) in held.items()},
             revealed,

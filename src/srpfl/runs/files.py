@@ -19,12 +19,13 @@ from typing import IO
 
 from srpfl.errors import ConfigError, RunFolderError
 
-CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING, DIVERGED, LOCK = (
+CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING, EVENTS, DIVERGED, LOCK = (
     "config.json",
     "partition.json",
     "rounds.jsonl",
     "evaluations.jsonl",
     "timing.jsonl",
+    "events.jsonl",
     "diverged.txt",
     ".lock",
 )
