@@ -29,8 +29,11 @@ class Secure:
     def __call__(self, sent: Params, parts: Sequence[Params], weights: Sequence[float]) -> Params:
         if len(set(weights)) > 1:
             raise ConfigError("secure sums weigh all answers alike: use weighting='uniform'")
-        total = torch.stack([self.update(sent, part) for part in parts]).sum(0)
-        return self.moved(sent, total, len(parts))
+        return self.moved(sent, torch.stack(self.addends(sent, parts)).sum(0), len(parts))
+
+    def addends(self, sent: Params, parts: Sequence[Params]) -> list[Tensor]:
+        """What each client adds to the sum."""
+        return [self.update(sent, part) for part in parts]
 
     def update(self, sent: Params, part: Params) -> Tensor:
         """What a client adds to the sum: its change of each number, in fixed point."""
@@ -104,11 +107,10 @@ class SecurePrivate(Secure):
     def private(self) -> Private:
         return Private(self.clip, self.noise, key=self.key)
 
-    def __call__(self, sent: Params, parts: Sequence[Params], weights: Sequence[float]) -> Params:
+    def addends(self, sent: Params, parts: Sequence[Params]) -> list[Tensor]:
         if self.key is None:
-            return super().__call__(sent, parts, weights)
-        noisy = [self.noisy(sent, part, len(parts), place) for place, part in enumerate(parts)]
-        return self.moved(sent, torch.stack(noisy).sum(0), len(parts))
+            return super().addends(sent, parts)
+        return [self.noisy(sent, part, len(parts), place) for place, part in enumerate(parts)]
 
     def noisy(self, sent: Params, part: Params, answers: int, place: int = 0) -> Tensor:
         """What a client adds to the sum of so many."""
