@@ -31,7 +31,7 @@ def test_late_work_costs_as_much_and_who_has_none_left_is_not_asked() -> None:
     world = World(Budgeted(policy=srpfl.FirstN(n=2), updates=2), Given(TIMES))
     world.play(2)
     assert [record.asked for record in world.records] == [5, 5]
-    assert world.state.memory["spent"] == dict.fromkeys("01234", 2)
+    assert world.state.memory["budget used"] == dict.fromkeys("01234", 2)
     with pytest.raises(NoAnswerError, match="budgets are used up"):
         world.play()
 
@@ -65,6 +65,9 @@ def test_without_an_end_in_sight_it_is_the_policy_itself() -> None:
         assert plain.state is not None
         assert around.state is not None
         assert tiny.same(plain.state.shared, around.state.shared)
+        used = around.state.memory.pop("budget used")
+        assert sum(used.values()) == sum(record.asked for record in around.rounds)
+        assert around.state.memory == plain.state.memory
 
 
 def test_the_command_has_it() -> None:

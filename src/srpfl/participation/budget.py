@@ -11,7 +11,7 @@ import numpy as np
 from srpfl.errors import ConfigError, whole
 from srpfl.participation.base import Call, Memory, Outcome, Participation
 
-SPENT = "spent"  # in the memory, beside what the policy itself remembers: updates by client
+USED = "budget used"  # in the memory, beside what the policy itself remembers: updates by client
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Budgeted:
 
     >>> from srpfl.participation import Everyone
     >>> policy = Budgeted(policy=Everyone(), updates=2)
-    >>> policy.reachable({"spent": {"0": 2, "1": 1}}, [0, 1, 2])
+    >>> policy.reachable({"budget used": {"0": 2, "1": 1}}, [0, 1, 2])
     [1, 2]
     """
 
@@ -46,7 +46,7 @@ class Budgeted:
         return self.policy.sees_communication
 
     def begin(self, population: int) -> Memory:
-        return {**self.policy.begin(population), SPENT: {}}
+        return {**self.policy.begin(population), USED: {}}
 
     def call(self, memory: Memory, round: int, population: int) -> Call:
         return self.policy.call(_own(memory), round, population)
@@ -57,15 +57,15 @@ class Budgeted:
         return self.policy.choose(_own(memory), call, idle, rng)
 
     def learn(self, memory: Memory, outcome: Outcome) -> Memory:
-        spent = dict(memory[SPENT])
+        used = dict(memory[USED])
         for client in outcome.asked:
-            spent[str(client)] = spent.get(str(client), 0) + 1
-        return {**self.policy.learn(_own(memory), outcome), SPENT: spent}
+            used[str(client)] = used.get(str(client), 0) + 1
+        return {**self.policy.learn(_own(memory), outcome), USED: used}
 
     def reachable(self, memory: Memory, clients: Sequence[int]) -> list[int]:
         """Those of the clients whose budget is not used up."""
-        spent = memory[SPENT]
-        return [client for client in clients if spent.get(str(client), 0) < self.updates]
+        used = memory[USED]
+        return [client for client in clients if used.get(str(client), 0) < self.updates]
 
     def __getattr__(self, name: str) -> Any:
         """How late answers count, and how much work is dealt out, where the policy says so."""
@@ -75,4 +75,4 @@ class Budgeted:
 
 
 def _own(memory: Memory) -> Memory:
-    return {name: value for name, value in memory.items() if name != SPENT}
+    return {name: value for name, value in memory.items() if name != USED}
