@@ -117,6 +117,15 @@ def test_images_of_bytes_are_scaled_and_tables_of_bytes_are_not() -> None:
             lambda: from_frame(frame().assign(a=np.nan), client="who", label="kind"),
             "column 'a' has no number in row 0",
         ),
+        (
+            lambda: from_frame("my.csv", client="who", label="kind"),
+            "not 'my.csv': .*pandas.read_csv",
+        ),
+        (
+            lambda: from_frame(frame(), client="who", label="kind", test="a"),
+            "by true or false",
+        ),
+        (lambda: from_arrays([[1, 2], [1]], [0, 1], [0, 0]), "different lengths"),
         (lambda: from_datasets([]), "at least one sample"),
         (lambda: from_datasets([[(1, 2, 3)]]), r"a pair \(x, y\)"),
         (lambda: from_datasets([[(1, 2)]], test=[]), "1 clients and 0 test"),

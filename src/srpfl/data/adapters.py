@@ -93,6 +93,11 @@ def from_frame(
     >>> data.clients, data.train(0).x.shape
     (2, (1, 1))
     """
+    if not hasattr(frame, "columns"):
+        raise DataError(
+            f"from_frame takes a data frame, not {shown(frame)}: read a file with pandas.read_csv, "
+            "or make one with pandas.DataFrame"
+        )
     columns = [str(column) for column in frame.columns]
     mark = [test] if isinstance(test, str) else []
     wanted = [*(features or ()), client, label, *mark]
@@ -104,7 +109,7 @@ def from_frame(
     if not chosen:
         raise DataError("the table has no columns to predict from")
     x = np.stack([_column(frame, column) for column in chosen], axis=1)
-    held: Any = np.asarray(frame[test]).astype(bool) if isinstance(test, str) else test
+    held: Any = np.asarray(frame[test]) if isinstance(test, str) else test
     return from_arrays(x, np.asarray(frame[label]), np.asarray(frame[client]), test=held, name=name)
 
 
@@ -176,7 +181,12 @@ def from_hub(repository: str, *, partition: Partition | None = None, **options: 
 def _array(values: Any) -> NDArray[Any]:
     if isinstance(values, torch.Tensor):
         return values.detach().cpu().numpy()
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # rows of several lengths
+        raise DataError(
+            "the samples have different lengths: fill the shorter ones up to the longest first"
+        ) from error
 
 
 def _numbers(values: Any) -> NDArray[Any]:
@@ -234,9 +244,13 @@ def _parts(
             raise ConfigError(f"test is the fraction of rows to hold out, not {test}")
         train, tested = held_out(number.astype(np.int64), float(test))
     else:
-        mark = _array(test).astype(bool)
-        if mark.shape != (rows,):
-            raise DataError(f"test must say of each of the {rows} rows whether it is for tests")
+        mark = _array(test)
+        if mark.shape != (rows,) or not np.isin(mark, (False, True)).all():
+            raise DataError(
+                f"test must say of each of the {rows} rows whether it is for tests, by true or "
+                "false (or 1 or 0)"
+            )
+        mark = mark.astype(bool)
         train, tested = np.flatnonzero(~mark), np.flatnonzero(mark)
     clients = range(len(names))
     parts = [[np.asarray(r[number[r] == c]) for c in clients] for r in (train, tested)]

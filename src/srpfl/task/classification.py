@@ -40,7 +40,8 @@ class Classification(Task):
             hint = " (numbers to predict are task=srpfl.Regression())"
         elif y.ndim == 2:
             hint = " (several labels per sample are task=srpfl.MultiLabel() or NextToken())"
-        return f"must be whole numbers from 0 to {classes - 1}{hint}"
+        known = f"whole numbers from 0 to {classes - 1}" if classes else "the numbers of classes"
+        return f"must be {known}{hint}"
 
     def check_outputs(self, outputs: Any, y: Tensor, classes: int) -> None:
         if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(y):
