@@ -85,6 +85,17 @@ def test_help_fits_a_narrow_terminal(
         assert not any("…" in line for line in lines)
 
 
+def test_paragraphs_of_help_are_not_broken_where_a_docstring_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environ, "COLUMNS", "160")
+    told = srpfl("compare", "--help", cwd=tmp_path).stdout
+    assert "Runs that the output folder already holds" in told
+    assert "Nothing is reachable from outside, and everything" in (
+        srpfl("deploy", "local", "--help", cwd=tmp_path).stdout
+    )
+
+
 def test_auto_is_the_policy_of_that_name_and_its_former_name_still_works(tmp_path: Path) -> None:
     for word, folder in (("auto", "new"), ("adaptive", "old"), ("Auto", "class")):
         done = srpfl("run", *SMALL, "--participation", word, "--out", folder, cwd=tmp_path)
