@@ -56,6 +56,31 @@ def test_a_target_far_below_the_best_run_is_named() -> None:
     assert "far from the best run (fedrep: 91.0 %)" in found.caution or "90.9 %" in found.caution
 
 
+def test_other_data_are_not_another_seed() -> None:
+    """Choices and seed are the same, and only the fingerprint tells that the data are not."""
+    runs = [made_up.run("fedrep", seed=seed) for seed in (0, 0, 1, 1)]
+    for run, mark in zip(runs, "abcd", strict=True):
+        run.config["fingerprint"] = mark
+    rows = compare(runs).rows
+    assert [(row.method, row.seeds) for row in rows] == [
+        ("fedrep (data 1)", [0, 1]),
+        ("fedrep (data 2)", [0, 1]),
+    ]
+    runs[1].config["fingerprint"], runs[3].config["fingerprint"] = "a", "c"
+    assert [row.seeds for row in compare(runs).rows] == [[0, 0, 1, 1]]
+
+
+def test_different_kinds_of_accuracy_are_named() -> None:
+    runs = [made_up.run(name) for name in ("fedrep", "ditto")]
+    runs[1].config["headline"] = "local"
+    runs[1].evaluations[:] = [
+        dataclasses.replace(record, kind="local") for record in runs[1].evaluations
+    ]
+    found = compare(runs)
+    assert "not the same for all (personalised: fedrep; local: ditto)" in found.caution
+    assert found.caution in repr(found)
+
+
 def test_seeds_have_means_and_deviations() -> None:
     runs = [made_up.run(name, seed=seed) for name in ("fedrep", "srpfl") for seed in (0, 1, 2)]
     row = compare(runs, communication=(0,)).rows[1]

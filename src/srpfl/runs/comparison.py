@@ -106,7 +106,7 @@ def compare(
         metric.higher_is_better,
         goal.value,
         goal.origin,
-        goal.caution,
+        "; ".join(filter(None, [goal.caution, _kinds(groups, metric)])),
         base,
         other,
         all(run.real for run in runs),
@@ -151,6 +151,17 @@ def _row(
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
+
+
+def _kinds(groups: Mapping[str, Sequence[Results]], metric: Metric) -> str:
+    """A warning where methods are judged by different kinds of evaluation; or nothing."""
+    kinds: dict[str, list[str]] = {}
+    for name, runs in groups.items():
+        kinds.setdefault(runs[0].headline, []).append(name)
+    if len(kinds) < 2:
+        return ""
+    told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
+    return f"{metric.title} is not the same for all ({told}), see docs/glossary.md"
 
 
 def by_group(runs: Sequence[Results]) -> dict[str, list[Results]]:

@@ -112,7 +112,21 @@ def _told(runs: Sequence[Results]) -> list[dict[str, str]]:
             again = names.count(names[place]) > 1
             number = f" {names[: place + 1].count(names[place])}" if again else ""
             values["model"] = names[place] + number
+    _number_data(runs, found)
     return found
+
+
+def _number_data(runs: Sequence[Results], found: Sequence[dict[str, str]]) -> None:
+    """Two runs of one seed whose choices are alike, on data that are not: without a number for the
+    data, they would pass for two seeds."""
+    seen: dict[str, list[str]] = {}
+    for run, values in zip(runs, found, strict=True):
+        alike = json.dumps([run.name, run.config.get("seed"), values], sort_keys=True, default=str)
+        data = seen.setdefault(alike, [])
+        mark = str(run.config.get("fingerprint"))
+        if mark not in data:
+            data.append(mark)
+        values["data"] = str(data.index(mark) + 1)
 
 
 def _words(name: str, values: Mapping[str, str]) -> str:

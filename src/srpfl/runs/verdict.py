@@ -77,7 +77,8 @@ def table(result: Comparison) -> str:
     for name, *cells in lines:
         rest = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
         told.append("  ".join([name.ljust(widths[0]), *rest]))
-    return "\n".join([*told, *filter(None, [verdict(result)])])
+    note = f"note: {result.caution}" if result.caution else ""
+    return "\n".join([*told, *filter(None, [note, verdict(result)])])
 
 
 def value(metric: Metric, mean: float, spread: float) -> str:
