@@ -219,6 +219,15 @@ def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
         find_runs([tmp_path])
 
 
+def test_folders_of_pictures_beside_runs_are_left_out(tmp_path: Path) -> None:
+    """As a shell's runs/* names them."""
+    made_up.keep(made_up.run("srpfl"), RunFolder(tmp_path / "one"))
+    (tmp_path / "compare").mkdir()
+    assert find_runs([tmp_path / "compare", tmp_path / "one"]) == [tmp_path / "one"]
+    with pytest.raises(RunFolderError, match="nowhere holds no run"):
+        find_runs([tmp_path / "one", tmp_path / "nowhere"])
+
+
 @pytest.mark.slow
 def test_the_command_exports_runs_for_other_tools(tmp_path: Path) -> None:
     for name in ("fedrep", "srpfl"):

@@ -79,7 +79,7 @@ def compare(
     from srpfl.errors import ConfigError
     from srpfl.options.config import Config
     from srpfl.options.methods import METHODS
-    from srpfl.report import find_runs
+    from srpfl.report.find import find_runs, runs_in
     from srpfl.runs.comparison import compare as side_by_side
     from srpfl.runs.folder import CONFIG
     from srpfl.runs.run import Run
@@ -93,13 +93,16 @@ def compare(
     for name in names:
         # A folder that happens to be called like a method is meant as the method.
         if Path(name).is_dir() and (name not in METHODS or (Path(name) / CONFIG).exists()):
-            runs += [Run.load(folder) for folder in find_runs([Path(name)])]
-            folders.append(name)
+            inside = runs_in(Path(name))
+            runs += [Run.load(folder) for folder in inside]
+            folders += [name] if inside else []  # runs/* also names folders of pictures
             continue
         values = {**given, "method": name}
         chosen = Config.of(values) if config is None else Config.from_file(config, values)
         runs += trained(chosen, seeds, out, quiet=quiet)
         folders.append(str(out))
+    if not runs:
+        find_runs(names)  # which says where there is none
     if all(run.real for run in runs):
         communication = [0.0]  # it is in the real times already
     result = side_by_side(runs, communication=communication, target=target, baseline=baseline)

@@ -10,14 +10,13 @@ from srpfl.runs.folder import CONFIG
 
 
 def find_runs(paths: Sequence[str | Path]) -> list[Path]:
-    """The run folders at or below the given ones; each of these must hold at least one."""
-    found: list[Path] = []
-    for path in map(Path, paths):
-        inside = runs_in(path)
-        if not inside:
+    """The run folders at or below the given ones. Folders without a run are left out, since
+    ``runs/*`` also names those of pictures; a path that is not there is a mistake."""
+    inside = {path: runs_in(path) for path in map(Path, paths)}
+    for path, runs in inside.items():
+        if not runs and not (path.is_dir() and any(inside.values())):
             raise RunFolderError(f"{path} holds no run (there is no {CONFIG} in it or below it)")
-        found += inside
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(run for runs in inside.values() for run in runs))
 
 
 def runs_in(path: Path) -> list[Path]:
