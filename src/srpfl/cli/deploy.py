@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import signal
 import tempfile
 import time
@@ -198,7 +199,7 @@ def _show(run: Run, folder: Path, works: list[int]) -> None:
     final = metric.shown(run.scores[-1].value) if run.scores else "not evaluated"
     console.print(
         f"{run.headline} {metric.title} {final} after {run.time():.1f} s (* = slow node)\n"
-        f"kept in {folder}",
+        f"kept in {folder}\nnext: srpfl report {shlex.quote(str(folder))}",
         highlight=False,
         soft_wrap=True,
     )

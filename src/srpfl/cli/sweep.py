@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,7 +54,9 @@ def sweep(
     if as_json:
         print(json.dumps(_told(done)))
     else:
-        Console().print(_summary(done))
+        console = Console(highlight=False)
+        console.print(_summary(done))
+        console.print(f"next: srpfl compare {shlex.quote(str(done.out))}", soft_wrap=True)
     failed = [row for row in done.rows if row.error is not None and row.state == "failed"]
     for row in failed:
         print(f"srpfl: {row.folder}: {row.error}", file=sys.stderr)
