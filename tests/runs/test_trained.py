@@ -89,7 +89,10 @@ def test_a_run_is_one_line_and_a_picture_in_a_notebook() -> None:
     run = tiny.simulate(rounds=2)
     assert "\n" not in repr(run)
     assert len(repr(run)) < 200
-    assert "fedrep on tiny, 6 clients, seed 0: 2 rounds, personalised accuracy" in repr(run)
+    assert (
+        "fedrep with Doubling on tiny, 6 clients, seed 0: 2 rounds, personalised accuracy"
+        in repr(run)
+    )
     page = run._repr_html_()
     assert "data:image/png;base64," in page
     assert "<Run" not in page

@@ -85,6 +85,9 @@ class Results:
 
     def __repr__(self) -> str:
         data, curve = self.config.get("data") or {}, self.curve()
+        # The name may be the algorithm's alone, and that of SRPFL is FedRep.
+        policy = str((self.config.get("participation") or {}).get("kind") or "Everyone")
+        who = self.name if policy == "Everyone" else f"{self.name} with {policy}"
         played = f"{len(self.rounds)} round{'' if len(self.rounds) == 1 else 's'}"
         last = curve[-1] if curve else None
         value = "not evaluated"
@@ -92,7 +95,7 @@ class Results:
             shown = self.judged_by.shown(last.value)
             value = f"{self.headline} {self.metric} {shown} at time {last.time:.1f}"
         return (
-            f"<{type(self).__name__} {self.name} on {data.get('name', 'data')}, "
+            f"<{type(self).__name__} {who} on {data.get('name', 'data')}, "
             f"{data.get('clients', '?')} clients, seed {self.config.get('seed')}: "
             f"{played}, {value}>"
         )
