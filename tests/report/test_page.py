@@ -267,7 +267,8 @@ def test_tenths_and_pairs_are_those_of_the_clients(page: Page, tmp_path: Path) -
     clients = page.evaluate("CONTENT.runs[0].clients.slice(0, 2).map(client => client[2])")
     assert first == pytest.approx(sum(clients) / 2)
     assert page.evaluate("document.querySelectorAll('#pairs circle.pair').length") == 20
-    assert "0 clients are better off" in text(page, "pairs")  # they learn the same here
+    told = text(page, "pairs")  # they learn the same here
+    assert "0 clients are better off than under fedrep, 0 worse off and 20 as well off" in told
 
 
 def test_what_is_taken_along(page: Page, tmp_path: Path) -> None:

@@ -97,9 +97,9 @@ function drawPairs(runs) {
   for (const pair of pairs) {
     root.append(svg("circle", { class: "pair", cx: xs(drawn(pair.x)), cy: ys(drawn(pair.y)), r: 4, fill: stepColour(Math.round(4 * pair.speed), 5), "fill-opacity": 0.8 }));
   }
-  const better = pairs.filter((pair) => (metric().higher ? pair.y > pair.x : pair.y < pair.x)).length;
-  const worse = pairs.filter((pair) => (metric().higher ? pair.y < pair.x : pair.y > pair.x)).length;
-  parent.append(html("p", { class: "note" }, `Under ${y.group}, ${better} clients are better off and ${worse} worse off than under ${x.group}. ${isDark() ? "Light" : "Dark"} dots are fast clients.`));
+  const gained = (pair) => (metric().higher ? pair.y - pair.x : pair.x - pair.y);
+  const count = (wanted) => pairs.filter((pair) => Math.sign(gained(pair)) === wanted).length;
+  parent.append(html("p", { class: "note" }, `Under ${y.group}, ${count(1)} clients are better off than under ${x.group}, ${count(-1)} worse off and ${count(0)} as well off. ${isDark() ? "Light" : "Dark"} dots are fast clients.`));
   root.addEventListener("pointermove", (event) => {
     const box = root.getBoundingClientRect();
     const [px, py] = [((event.clientX - box.left) * width) / box.width, ((event.clientY - box.top) * 400) / box.height];
