@@ -28,7 +28,7 @@ PROCESSES, FAKE = "real processes", "in-process grid"
 FAULTS = {
     "a slow node": (
         PROCESSES,
-        "test_processes.py::test_first_n_goes_on_without_the_slow",
+        "test_processes.py::test_srpfl_goes_on_without_the_slow",
         "equals the simulator; its late answer is dropped, its head stays the old one",
     ),
     "a node stopped at its work (SIGSTOP)": (

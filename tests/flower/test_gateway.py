@@ -14,7 +14,7 @@ from flwr.proto.fab_pb2 import Fab, GetFabResponse
 
 from srpfl.errors import ConfigError
 from srpfl.flower import signing
-from srpfl.flower.gateway import CALLS, Door, Gateway
+from srpfl.flower.gateway import CALLS, HELD, Door, Gateway
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 
@@ -86,6 +86,61 @@ def test_what_is_too_large_is_not_passed_on() -> None:
     answer = asked(Door(largest=10), behind, "POST", "/v1/fleet/push-object", content=b"x" * 11)
     assert answer.status_code == 413
     assert behind.calls == []
+
+
+class Slow:
+    """A caller that sends the first part of a call, and the rest when it is told to."""
+
+    def __init__(self, first: bytes) -> None:
+        self.parts = [{"type": "http.request", "body": first, "more_body": True}]
+        self.rest, self.status = asyncio.Event(), 0
+
+    async def receive(self) -> Any:
+        if self.parts:
+            return self.parts.pop()
+        await self.rest.wait()
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(self, message: Any) -> None:
+        self.status = message.get("status", self.status)
+
+    async def calls(self, gateway: Gateway) -> None:
+        scope = {"type": "http", "method": "POST", "path": "/v1/fleet/push-object", "headers": []}
+        await gateway(scope, self.receive, self.send)
+
+
+def slow_calls(count: int) -> tuple[list[int], list[int]]:
+    """What so many callers at once hear before they send the rest, and after it."""
+
+    async def play() -> tuple[list[int], list[int]]:
+        gateway = Gateway("https://127.0.0.1:8000", Door(largest=10))
+        gateway.client = httpx.AsyncClient(
+            base_url="http://superlink", transport=httpx.MockTransport(Behind())
+        )
+        callers = [Slow(b"x" * 10) for _ in range(count)]
+        tasks = [asyncio.create_task(caller.calls(gateway)) for caller in callers]
+        await asyncio.sleep(0.05)
+        before = [caller.status for caller in callers]
+        for caller in callers:
+            caller.rest.set()
+        await asyncio.gather(*tasks)
+        late = Slow(b"x")
+        late.rest.set()
+        await late.calls(gateway)
+        return before, [*(caller.status for caller in callers), late.status]
+
+    return asyncio.run(play())
+
+
+def test_callers_without_a_key_cannot_fill_the_memory() -> None:
+    before, after = slow_calls(HELD + 2)
+    assert before == [0] * HELD + [503] * 2
+    assert after == [200] * HELD + [503] * 2 + [200]
+
+
+def test_a_call_that_does_not_come_in_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srpfl.flower.gateway.UPLOAD", 0.01)
+    assert slow_calls(1) == ([408], [408, 200])
 
 
 @pytest.fixture

@@ -166,3 +166,12 @@ def test_nodes_are_registered_again_and_again(tmp_path: Path, nodes: int, fine: 
     assert said.startswith('[superlink]\ndefault = "other"\n')
     assert said.count(f'root-certificates = "{tmp_path}/keys/ca.crt"') == 1
     assert f"{tmp_path}/keys/public/node-1.pub" in (tmp_path / "flwr.said").read_text()
+
+
+def test_every_fault_of_the_table_has_its_test() -> None:
+    from flower.deploy_faults import FAULTS
+
+    for _, test, _ in FAULTS.values():
+        path, _, name = test.partition("::")
+        text = (ROOT / "tests" / "flower" / path).read_text()
+        assert f"def {name.partition('[')[0]}(" in text if name else "def test_" in text, test

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tracemalloc
 from types import SimpleNamespace
 from typing import Any
 
@@ -147,3 +148,29 @@ def test_a_grid_that_raises_for_one_reply_still_gives_the_others() -> None:
     grid: Any = Grid()
     replies = Parcels(grid, limit=LIMIT).pull(["m", "bad"])
     assert [(reply.to, bool(reply.malformed)) for reply in replies] == [("m", False), ("bad", True)]
+
+
+def plain_objects(many: int) -> dict[str, bytes]:
+    """A reply whose many small records would take far more memory than bytes."""
+    body = b"\x0a\x00" * 100_000
+    record = b"ConfigRecord  %d\0" % len(body) + body
+    names = [f"{number:064x}" for number in range(many)]
+    root = f"Message {'f' * 64} 0".encode() + b"\0"
+    inner = f"RecordDict {','.join(names)} 0".encode() + b"\0"
+    return {"e" * 64: root, "f" * 64: inner, **dict.fromkeys(names, record)}
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [plain_objects(20), {"e" * 64: b"Message " + b"," * 1_000_000 + b" 0\0"}],
+    ids=["records", "children"],
+)
+def test_what_is_no_array_is_bounded_as_a_whole(contents: dict[str, bytes]) -> None:
+    """Whatever the model's size: each object alone would pass."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed, match=r"that are no array|more parts than there are"):
+            check_form(contents, "e" * 64, 1 << 30)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -8,6 +8,7 @@ their way to nodes get theirs (see srpfl.flower.signing).
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ CALLS = frozenset(
 )
 OPEN = frozenset({"register-node", "unregister-node"})  # what nodes without keys need beside them
 LARGEST = 64 << 20  # bytes of one call: Flower cuts arrays into pieces of 20 MiB
+HELD = 16  # so many of the largest calls may be in memory, whoever makes them
+UPLOAD = 600.0  # seconds for a call to come in
 PASSED = (b"content-type", b"accept")  # headers, beside Flower's own
 
 Scope = MutableMapping[str, Any]
@@ -72,6 +75,7 @@ class Gateway:
 
         verify: Any = ssl.create_default_context(cafile=str(ca)) if ca else True
         self.door = door
+        self._held = 0  # bytes of calls that are on their way
         self.client = httpx.AsyncClient(base_url=superlink, verify=verify, timeout=60.0)
         self._unreachable = httpx.HTTPError
 
@@ -88,11 +92,33 @@ class Gateway:
             say(f"turned away {harmless(method, 10)} {harmless(path, 60)} from {who}", kind="door")
             await _answer(send, 404, b"")
             return
-        body = await _body(receive, self.door.largest)
-        if body is None:
-            await _answer(send, 413, b"")
-            return
-        await self._pass_on(method, path, body, scope, send)
+        body = bytearray()
+        try:
+            if status := await self._take(receive, body):
+                await _answer(send, status, b"")
+            else:
+                await self._pass_on(method, path, bytes(body), scope, send)
+        finally:
+            self._held -= len(body)
+
+    async def _take(self, receive: Receive, body: bytearray) -> int:
+        """Take in the whole body; if that cannot be, the status to answer with. Nobody has shown a
+        key at this point, so what all callers together can take up is bounded."""
+        try:
+            async with asyncio.timeout(UPLOAD):
+                while True:
+                    part = await receive()
+                    more = part.get("body", b"")
+                    body += more
+                    self._held += len(more)
+                    if len(body) > self.door.largest:
+                        return 413
+                    if self._held > HELD * self.door.largest:
+                        return 503
+                    if part["type"] != "http.request" or not part.get("more_body"):
+                        return 0
+        except TimeoutError:
+            return 408
 
     async def _pass_on(self, method: str, path: str, body: bytes, scope: Scope, send: Send) -> None:
         headers = [(k, v) for k, v in scope["headers"] if k.startswith(b"flwr-") or k in PASSED]
@@ -129,18 +155,6 @@ def serve_gateway(
         timeout_keep_alive=75,
         server_header=False,
     )
-
-
-async def _body(receive: Receive, largest: int) -> bytes | None:
-    """The whole body, or None if it is too large."""
-    content = bytearray()
-    while True:
-        part = await receive()
-        content += part.get("body", b"")
-        if len(content) > largest:
-            return None
-        if part["type"] != "http.request" or not part.get("more_body"):
-            return bytes(content)
 
 
 async def _answer(

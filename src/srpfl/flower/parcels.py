@@ -20,7 +20,8 @@ from flwr.serverapp import Grid
 from srpfl.flower.texts import harmless
 
 OBJECTS = 100_000  # of one reply: a model of many small tensors has some
-NUMBERS = 1 << 20  # bytes for all that is not an array
+NUMBERS = 1 << 20  # bytes for all that is not an array ...
+EACH = 1024  # ... and for each object, for names and the like
 HALF = 45.0  # seconds without progress after which an upload is taken for broken off
 
 # What may hang below what; anything else is refused unread.
@@ -208,7 +209,14 @@ def _whole(message: Message) -> Reply:
 def check_form(contents: Mapping[str, bytes], root: str, limit: int) -> None:
     """Refuse objects that do not fit together as Flower's do, or that would unfold to more than
     the limit: the same piece may be named in an array a million times."""
-    heads = {number: _head(content) for number, content in contents.items()}
+    heads = {number: _head(content, len(contents)) for number, content in contents.items()}
+    # As Python's objects, what is no array takes many times its bytes.
+    plain = sum(
+        start if kind == "ArrayChunk" else len(contents[number])
+        for number, (kind, _, start) in heads.items()
+    )
+    if plain > NUMBERS + EACH * len(contents):
+        raise Malformed(f"it has {plain} bytes that are no array")
     unfolded = 0
     seen: set[str] = set()
     row = [(root, {"Message"})]
@@ -216,15 +224,12 @@ def check_form(contents: Mapping[str, bytes], root: str, limit: int) -> None:
         number, allowed = row.pop()
         if number not in heads:
             raise Malformed("a part of it is not there")
-        kind, children, start = heads[number]
+        kind, children, _ = heads[number]
         if kind not in allowed:
             raise Malformed(f"it has {harmless(kind, 40)} where that cannot be")
         if number in seen:
             continue
         seen.add(number)
-        size = len(contents[number]) - start
-        if kind != "ArrayChunk" and size > NUMBERS:
-            raise Malformed(f"it has more than {NUMBERS} bytes that are no array")
         if kind == "Array":
             unfolded += _unfolded(contents, heads, number)
         if unfolded > limit:
@@ -235,9 +240,11 @@ def check_form(contents: Mapping[str, bytes], root: str, limit: int) -> None:
 _Head = tuple[str, list[str], int]
 
 
-def _head(content: bytes) -> _Head:
+def _head(content: bytes, objects: int) -> _Head:
     """Kind, children and where the body begins."""
     end = content.find(b"\0")
+    if content.count(b",", 0, max(end, 0)) > objects:
+        raise Malformed("a part of it has more parts than there are")
     try:
         kind, children, _ = content[: max(end, 0)].decode("ascii").split(" ")
     except ValueError:
