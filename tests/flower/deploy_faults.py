@@ -147,10 +147,14 @@ def tried(name: str) -> dict[str, object]:
         skipped = done.returncode == 0 and "passed" not in "".join(last)
         held = "not tried here" if skipped else "yes" if done.returncode == 0 else "NO"
         if held == "NO":
-            print(done.stdout[-4000:], flush=True)
+            print(done.stdout[-4000:], done.stderr[-1000:], done.returncode, flush=True)
     except subprocess.TimeoutExpired:
         held = f"NO (more than {LIMIT} s)"
     return {"held": held, "seconds": round(time.monotonic() - began)}
+
+
+def kept() -> dict[str, dict[str, object]]:
+    return json.loads(KEPT.read_text()) if KEPT.exists() else {}
 
 
 def table(results: dict[str, dict[str, object]]) -> str:
@@ -171,14 +175,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="faults whose name has one of these words")
     only = parser.parse_args().only
-    results = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for name in FAULTS:
         if only and not any(word in name for word in only):
             continue
-        results[name] = tried(name)
-        print(f"{results[name]['held']:>5}  {name} ({results[name]['seconds']} s)", flush=True)
+        found = tried(name)
+        print(f"{found['held']:>5}  {name} ({found['seconds']} s)", flush=True)
+        results = {**kept(), name: found}  # others may be tried beside it
         KEPT.write_text(json.dumps(results, indent=1) + "\n")
         write(results)
+    results = kept()
     held = {name: str(results.get(name, {"held": "not tried yet"})["held"]) for name in FAULTS}
     raise SystemExit(any(said.startswith("NO") for said in held.values()))
 

@@ -71,7 +71,8 @@ def line(tmp_path: Path) -> Iterator[tuple[LocalFlower, Faulty]]:
         flower.fleet = f"127.0.0.1:{port}"
         yield flower, faulty
         flower.stop()
-        server.should_exit = True
+        # It waits for nobody: what is left of it would end with the interpreter, and badly.
+        server.should_exit = server.force_exit = True
         thread.join(timeout=30)
 
 

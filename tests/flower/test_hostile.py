@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import resource
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from flwr.app import Message
 
 import srpfl
 import tiny
@@ -37,6 +40,48 @@ def test_a_thousand_random_records_change_nothing(tmp_path: Path) -> None:
     assert {event["client"] for event in refused} <= {3, None}  # None: an answer to no question
     assert len(refused) >= 20
     assert all(event["why"].isprintable() for event in refused)
+
+
+class Forger:
+    """Answers of a node once more, to letters of others, and to letters that nobody wrote."""
+
+    def __init__(self, federation: Federation, node: int) -> None:
+        self.node, self.forged = node, 0
+        self._pull = federation.grid.pull_messages
+        federation.grid.pull_messages = self.pull  # type: ignore[method-assign]
+
+    def pull(self, ids: Iterable[str]) -> Iterable[Message]:
+        wanted = list(ids)
+        found = list(self._pull(wanted))
+        mine = [message for message in found if message.metadata.src_node_id == self.node]
+        forged = [
+            self.to(letter, message)
+            for message in mine
+            for letter in [*wanted, "m1", "m99999", message.metadata.reply_to_message_id]
+        ]
+        self.forged += len(forged)
+        return [*forged, *found, *forged]
+
+    def to(self, letter: str, message: Message) -> Message:
+        other = copy.deepcopy(message)
+        other.metadata.__dict__["_reply_to_message_id"] = letter
+        return other
+
+
+def test_answers_that_nobody_asked_for_change_nothing(tmp_path: Path) -> None:
+    """The forger's own answers are good ones, and count once."""
+    choices = {"participation": srpfl.Everyone(), "evaluate_every": 1}
+    bad = Federation(tmp_path / "bad", [1, 1, 1], **choices)
+    forger = Forger(bad, BASE + 2)
+    run = bad.serve()
+    other = Federation(tmp_path / "good", [1, 1, 1], **choices).serve()
+    assert forger.forged > 30
+    assert run.state is not None
+    assert other.state is not None
+    assert tiny.same(run.state.shared, other.state.shared)
+    assert [r.participants for r in run.rounds] == [r.participants for r in other.rounds]
+    assert [e.clients for e in run.evaluations] == [e.clients for e in other.evaluations]
+    assert {event["why"] for event in bad.events("refused")} == {"node 102 was not asked"}
 
 
 def test_a_node_that_cannot_introduce_itself_is_not_asked(tmp_path: Path) -> None:
