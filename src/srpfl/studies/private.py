@@ -46,7 +46,12 @@ OPTIONS: dict[str, Any] = {
     "evaluate_at": "15,30",
 }
 NETWORK = {"inputs": 784, "hidden": [32], "classes": 62}
-LOOKS = {"fedrep": (colour(0), DASHED), "srpfl": (colour(0), "-"), "auto": (colour(1), "-")}
+LOOKS = {
+    "fedrep": (colour(0), DASHED),
+    "srpfl": (colour(0), "-"),
+    "auto": (colour(1), "-"),
+    "srpfl, n0 = 188": (colour(2), "-"),
+}
 
 
 def config(policy: str, wanted: float, seed: int, clip: float, **changes: Any) -> Config:
@@ -100,28 +105,41 @@ def _told(run: Results) -> dict[str, Any]:
         "time": run.time(0.0),
         "curve": [(score.time, score.value) for score in run.scores],
         "n": [len(record.participants) for record in run.rounds],
+        "ends": [round(record.time(0.0), 4) for record in run.rounds],  # of the rounds
     }
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Accuracy against ε, and n over the rounds for each ε."""
+    """Accuracy against ε, and n over time for each ε."""
     wanted = list(dict.fromkeys(row["wanted"] for row in rows))
     ticks = ["none" if each == "inf" else f"{float(each):g}" for each in wanted]
     figure, axes = panels(1 + len(wanted), size=(3.2, 2.8), share_y=False)
     for policy, (ink, line) in LOOKS.items():
         mine = [row for row in rows if row["policy"] == policy]
-        means = [100 * fmean(r["accuracy"] for r in mine if r["wanted"] == each) for each in wanted]
-        axes[0].plot(ticks, means, marker="o", color=ink, linestyle=line, label=policy)
+        places = [place for place, each in enumerate(wanted) if any(_at(mine, each))]
+        means = [fmean(_at(mine, wanted[place])) for place in places]
+        axes[0].plot(places, means, marker="o", color=ink, linestyle=line, label=policy)
         for row in mine:
-            place = wanted.index(row["wanted"])
-            axes[0].plot(ticks[place], 100 * row["accuracy"], ".", color=ink, alpha=0.4)
-            axes[1 + place].plot(row["n"], color=ink, linestyle=line, lw=1, alpha=0.8)
+            place, look = wanted.index(row["wanted"]), {"color": ink, "linestyle": line}
+            axes[0].plot(place, 100 * row["accuracy"], ".", color=ink, alpha=0.4)
+            axes[1 + place].step(row["ends"], row["n"], where="pre", lw=1, alpha=0.8, **look)
+    axes[0].set_xticks(range(len(ticks)), ticks)
     axes[0].set(title="personalised accuracy (%)", xlabel=f"ε at δ = {DELTA:g}; none: no noise")
     axes[0].legend(frameon=False)
     for axis, each in zip(axes[1:], wanted, strict=True):
         shown = "no noise" if each == "inf" else f"ε = {float(each):g}"
-        axis.set(title=f"answers waited for, {shown}", xlabel="round", ylim=(0, None))
+        axis.set(
+            title=f"answers waited for, {shown}",
+            xlabel="simulated time",
+            xscale="log",
+            ylim=(0, None),
+        )
     save(figure, path)
+
+
+def _at(rows: Sequence[dict[str, Any]], wanted: str) -> list[float]:
+    """Accuracies at an ε, in per cent."""
+    return [100 * row["accuracy"] for row in rows if row["wanted"] == wanted]
 
 
 def main() -> None:
@@ -141,7 +159,7 @@ def main() -> None:
     found = {"clip": clip, "searched": searched, "delta": DELTA, "options": OPTIONS}
     text = json.dumps({**found, "rows": rows, "starts": starts}, indent=1)
     (given.out / "privacy.json").write_text(text + "\n")
-    draw(rows, given.out / "privacy.png")
+    draw([*rows, *starts], given.out / "privacy.png")
 
 
 if __name__ == "__main__":
