@@ -12,13 +12,15 @@ import pytest
 from srpfl.options.config import Config
 from srpfl.options.experiment import experiment
 from srpfl.options.methods import METHODS
+from srpfl.runs.records import EvaluationRecord, RoundRecord
+from srpfl.runs.run import Run
 from srpfl.studies import methods as study
 from srpfl.studies.methods_page import cells, draw, table
 
 
 def row(method: str, policy: str, time: float | None, seed: int = 0) -> dict[str, Any]:
     about = {"method": method, "seed": seed, "policy": policy, "C": 0.0}
-    return {**about, "final": 0.8, "slow - fast": -0.01, "whole time": 9.0, "time": time}
+    return {**about, "final": 0.8, "slow - fast": -0.01, "end": 9.0, "time": time}
 
 
 def test_every_method_is_in_it_once() -> None:
@@ -44,8 +46,36 @@ def test_a_speed_up_is_over_the_same_seeds_twin() -> None:
     assert found["fedavg", "doubling", 0.0]["speedup"] == 3.0  # of 2 and 4
     assert found["ditto", "doubling", 0.0]["speedup"] is None
     lines = table(rows).splitlines()
-    assert lines[2].startswith("| fedavg | 80.0 % ")
-    assert lines[3].endswith("| never |")
+    assert lines[2] == "| fedavg | 80.0 % | 80.0 % |"
+    assert lines[-1].endswith("| never |")
+
+
+def test_an_end_is_when_everyone_has_played() -> None:
+    """The twin's rounds are over at 4. What an adaptive run has later does not count; with C = 1 it
+    has less time for its shorter rounds."""
+
+    def run(duration: float, values: list[float]) -> Any:
+        rounds = [
+            RoundRecord(i + 1, 0, 2, 2, [0, 1], [1.0, 2.0], [], [], 1.0, duration,
+                        duration * (i + 1))
+            for i in range(len(values))
+        ]  # fmt: skip
+        scores = [
+            EvaluationRecord(
+                i + 1, "personalised", duration * (i + 1), value, [value] * 2, [1.0] * 2
+            )
+            for i, value in enumerate(values)
+        ]
+        return Run({"headline": "personalised", "communication": 0.0}, rounds, scores)
+
+    twin, other = run(2.0, [0.2, 0.4]), run(1.0, [0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
+    part = replace(study.PARTS["digits"], mark=1)
+    ends = {}
+    for cost in (0.0, 1.0):
+        row = study._row(part, "fedavg", 0, "auto", cost, other, twin)
+        ends[cost] = row["end"], row["final"]
+    assert ends[0.0] == (4.0, 0.4)  # the mean up to 0.7
+    assert ends[1.0] == (6.0, 0.3)  # three rounds of two
 
 
 def test_a_later_sitting_replaces_what_it_repeats(tmp_path: Path) -> None:

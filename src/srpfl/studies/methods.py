@@ -34,7 +34,7 @@ from srpfl.sweeps.playing import PLACES, play
 SPECIAL = ("fedbn", "mocha")
 ALL = tuple(name for name, m in METHODS.items() if m.twin is None and name not in SPECIAL)
 EVERYONE, DOUBLING, AUTO = "everyone", "doubling", "auto"
-LAST = 5  # final accuracy is the mean of the last so many evaluations
+LAST = 5  # an end is the mean of the last so many evaluations up to its time
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Part:
     policies: tuple[str, ...] = (EVERYONE, DOUBLING, AUTO)
     communications: tuple[float, ...] = (0.0, 10.0, 100.0)
     special: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # options of a method
+    # Times as many rounds, by the run's label: short ones have to fill the time of the twin.
+    longer: Mapping[str, float] = field(default_factory=dict)
 
 
 # HF-MAML's usual β diverges on normalised images; these take the other methods' rate.
@@ -60,14 +62,16 @@ _DIGITS = {
     "every": 5,
     "evaluate_every": 2,
 }
+_LONGER = {"doubling": 2.0, "auto-C0": 4.0, "auto-C10": 1.5}
 _LINEAR: dict[str, Any] = {"model": {"hidden": []}}
 PARTS = {
-    "digits": Part(_DIGITS, mark=20),
+    "digits": Part(_DIGITS, mark=20, longer=_LONGER),
     "digits-linear": Part(
         {**_DIGITS, "model": "mlp", "set": _LINEAR},
         mark=20,
         methods=("fedavg", "ditto", "mean-mtl", "mocha"),
         communications=(0.0, 10.0),
+        longer=_LONGER,
         special={"mocha": {"set": {**_LINEAR, "algorithm": {"tasks": 20}}}},
     ),
     "cifar10": Part({"data": "cifar10", "rounds": 150}, mark=40, special=_SLOWER),
@@ -141,9 +145,10 @@ def _cells(name: str, runs: Path, method: str, seed: int, options: Settings) -> 
     usual |= {**part.options, **part.special.get(method, {}), **options}
     for policy in part.policies:
         for cost in part.communications if policy == AUTO else (None,):
-            own = {"method": method, "seed": seed, "participation": policy}
-            config = Config.of({**usual, **own, "communication": cost or 0.0}, source=name)
             label = policy if cost is None else f"{policy}-C{cost:g}"
+            own = {"method": method, "seed": seed, "participation": policy}
+            own["rounds"] = round(usual["rounds"] * part.longer.get(label, 1))
+            config = Config.of({**usual, **own, "communication": cost or 0.0}, source=name)
             folder = runs / name / method / f"{label}-seed{seed}"
             yield Cell(method, seed, policy, cost, Planned(folder, config, own))
 
@@ -151,18 +156,21 @@ def _cells(name: str, runs: Path, method: str, seed: int, options: Settings) -> 
 def _row(
     part: Part, method: str, seed: int, policy: str, cost: float, run: Run | None, twin: Run | None
 ) -> dict[str, Any]:
-    """Times, accuracies, and how the slower half of the clients stands beside the faster."""
+    """Times, accuracies, and how the slower half of the clients stands beside the faster: when the
+    twin ends, or as long as the run is if it ends before."""
     row: dict[str, Any] = {"method": method, "seed": seed, "policy": policy, "C": cost}
     if run is None:
         return {**row, "diverged": True}
-    last = run.scores[-LAST:]
+    until = min(run.time(cost), (run if twin is None else twin).time(cost))
+    curve = run.curve(communication=cost)
+    last = [point for point in curve if point.time <= until + 1e-9][-LAST:] or curve[:1]
     order = slowest_first(run)
     slow, fast = order[: len(order) // 2], order[len(order) // 2 :]
     row["final"] = round(fmean(point.value for point in last), 4)
     row["slow - fast"] = round(
         fmean(_mean(point.clients, slow) - _mean(point.clients, fast) for point in last), 4
     )
-    row["whole time"] = round(run.time(cost), 2)
+    row["end"] = round(until, 2)
     if twin is not None:
         target = next(point.value for point in twin.scores if point.round >= part.mark)
         time = run.time_to(target, communication=cost)

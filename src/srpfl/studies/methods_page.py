@@ -16,49 +16,62 @@ NAMES = {"everyone": "everyone", "doubling": "doubling", "auto": "Auto"}
 
 def cells(rows: Sequence[Row]) -> dict[tuple[str, str, float], dict[str, Any]]:
     """Means over seeds by method, policy and C. A speed-up is the twin's time over this one's, the
-    mean of the seeds'; nothing where a seed did not reach its target, or diverged."""
+    mean of the seeds'; nothing where a seed did not reach its target, or diverged. A run is short
+    if it was over before its twin's end."""
     groups: dict[tuple[str, str, float], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["method"], row["policy"], row["C"]), []).append(row)
-    times = {(row["method"], row["policy"], row["C"], row["seed"]): row.get("time") for row in rows}
+    by_seed = {(row["method"], row["policy"], row["C"], row["seed"]): row for row in rows}
     found: dict[tuple[str, str, float], dict[str, Any]] = {}
     for (method, policy, cost), mine in groups.items():
         if any(row.get("diverged") for row in mine):
             found[method, policy, cost] = {"diverged": True, "speedup": None}
             continue
-        pairs = [(times.get((method, TWIN, cost, row["seed"])), row.get("time")) for row in mine]
+        twins = [by_seed.get((method, TWIN, cost, row["seed"]), {}) for row in mine]
+        pairs = [(t.get("time"), row.get("time")) for t, row in zip(twins, mine, strict=True)]
         ratios = [twin / own for twin, own in pairs if twin and own]
+        short = any(
+            row["end"] < twin.get("end", 0.0) for twin, row in zip(twins, mine, strict=True)
+        )
         found[method, policy, cost] = {
             "final": fmean(row["final"] for row in mine),
             "gap": fmean(row["slow - fast"] for row in mine),
             "speedup": fmean(ratios) if len(ratios) == len(mine) else None,
             "seeds": len(mine),
+            "short": short,
         }
     return found
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The table in Markdown: a line per method."""
+    """Two tables in Markdown with a line per method: accuracy when everyone's run ends, and how
+    much sooner the target was reached."""
     found = cells(rows)
     methods = list(dict.fromkeys(row["method"] for row in rows))
     policies = [p for p in NAMES if any(row["policy"] == p for row in rows)]
     costs = sorted({row["C"] for row in rows})
-    adaptive = [policy for policy in policies if policy != TWIN]
-    heads = ["method"]
-    heads += [f"{NAMES[policy]} ends at" for policy in policies]
-    heads += [f"{NAMES[policy]}: slow half − fast half" for policy in policies]
-    heads += [f"{NAMES[p]} is faster, C = {c:g}" for p in adaptive for c in costs]
-    lines = [" | ".join(heads), " | ".join(["---"] * len(heads))]
+    adaptive = [(p, cost) for p in policies if p != TWIN for cost in costs]
+    ends = [(TWIN, costs[0]), *adaptive]
+    gaps = [(policy, costs[0]) for policy in policies]
+    heads = [[_head(*each) for each in ends]]
+    heads += [[f"{NAMES[p]}: slow half − fast half" for p, _ in gaps]]
+    heads[1] += [f"{_head(*each)}: times faster" for each in adaptive]
+    lines: list[list[list[str]]] = [[], []]
     for method in methods:
-        ends = [found.get((method, policy, costs[0]), {}) for policy in policies]
-        line = [method]
-        line += ["diverged" if cell.get("diverged") else _percent(cell, "final") for cell in ends]
-        line += [_points(cell) for cell in ends]
-        line += [
-            _times(found.get((method, policy, cost), {})) for policy in adaptive for cost in costs
-        ]
-        lines.append(" | ".join(line))
-    return "".join(f"| {line} |\n" for line in lines)
+        cell = {each: found.get((method, *each), {}) for each in (*ends, *gaps)}
+        lines[0].append([method, *(_percent(cell[each]) for each in ends)])
+        faster = [_times(cell[each]) for each in adaptive]
+        lines[1].append([method, *(_points(cell[each]) for each in gaps), *faster])
+    return "\n".join(_markdown(["method", *h], each) for h, each in zip(heads, lines, strict=True))
+
+
+def _head(policy: str, cost: float) -> str:
+    return NAMES[policy] if policy == TWIN else f"{NAMES[policy]}, C = {cost:g}"
+
+
+def _markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    every = [heads, ["---"] * len(heads), *lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in every)
 
 
 def draw(rows: Sequence[Row], file: Path) -> None:
@@ -104,8 +117,11 @@ def draw(rows: Sequence[Row], file: Path) -> None:
     save(figure, file)
 
 
-def _percent(cell: Row, name: str) -> str:
-    return f"{100 * cell[name]:.1f} %" if name in cell else "–"
+def _percent(cell: Row) -> str:
+    if cell.get("diverged"):
+        return "diverged"
+    mark = "*" if cell.get("short") else ""  # over before the twin's end
+    return f"{100 * cell['final']:.1f} %{mark}" if "final" in cell else "–"
 
 
 def _points(cell: Row) -> str:
