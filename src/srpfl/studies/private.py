@@ -120,9 +120,11 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
         means = [fmean(_at(mine, wanted[place])) for place in places]
         axes[0].plot(places, means, marker="o", color=ink, linestyle=line, label=policy)
         for row in mine:
-            place, look = wanted.index(row["wanted"]), {"color": ink, "linestyle": line}
+            place = wanted.index(row["wanted"])
             axes[0].plot(place, 100 * row["accuracy"], ".", color=ink, alpha=0.4)
-            axes[1 + place].step(row["ends"], row["n"], where="pre", lw=1, alpha=0.8, **look)
+            axes[1 + place].step(
+                *(row["ends"], row["n"]), where="pre", lw=1, alpha=0.8, color=ink, linestyle=line
+            )
     axes[0].set_xticks(range(len(ticks)), ticks)
     axes[0].set(title="personalised accuracy (%)", xlabel=f"ε at δ = {DELTA:g}; none: no noise")
     axes[0].legend(frameon=False)
