@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from srpfl.data import limits
 from srpfl.report import live
-from srpfl.runs import files, seal
+from srpfl.runs import room, seal
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
@@ -24,10 +25,12 @@ def test_the_counts_are_those_of_the_suite() -> None:
 
 
 def test_the_limits_are_those_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(files.MAX_GIB, raising=False)
+    monkeypatch.delenv(limits.MAX_GIB, raising=False)
     text = " ".join(PAGE.read_text().split())
-    assert files.largest() == files.GIB
-    assert "A file of records may have 1 GiB, one line or one JSON text a quarter of that" in text
+    assert (room.largest(), room.TEXTS) == (2 * limits.GIB, 4)
+    assert "The records of a run may take 2 GiB, any other text a quarter of that" in text
+    assert (limits.ALWAYS, limits.RATIO, limits.CLASSES) == (limits.GIB, 50, 100_000)
+    assert "may take 1 GiB or 50 times its own size, whichever is more, and have 100,000" in text
     assert f"at most {seal.DEEPEST} levels deep" in text
     assert f"{live.CONNECTIONS} connections at a time" in text
     assert f"gives each {live.PATIENCE:g} seconds" in text

@@ -1,8 +1,7 @@
 """Folders that are made to take memory, with checksums that fit, and what it takes to open them.
 
-``python tests/runs/hostile.py PLACE RUN...`` does with each of these folders all that one can do
-with a run, in one process, and prints by how many bytes the process has grown after each step, at
-the most so far.
+``python tests/runs/hostile.py PLACE WHOLE RUN...`` does with each of these folders all that one can
+do with a run, each in a process of its own, and prints by how many bytes it has grown at the most.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from runs.test_strangers import in_counts, in_text
+from srpfl.runs.room import weight
 from srpfl.runs.seal import seal
 
 ROUNDS = 5  # of the run that is forged
@@ -40,22 +40,42 @@ def in_every_round(folder: Path, values: dict[str, Any]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def empty(limit: int) -> list[Any]:
-    """What takes most memory for its bytes."""
-    return [{}] * (limit // 3)
+def fitting(each: Any, room: int) -> list[Any]:
+    """As many of a thing as there is room for in memory, by the weight of their text."""
+    one = weight(json.dumps([each, each]).encode()) - weight(json.dumps([each]).encode())
+    return [each] * (room // one)
+
+
+def of_records(limit: int) -> int:
+    """What each round's record can take, beside the evaluations and itself."""
+    return (limit - 50_000) // ROUNDS - 5000
 
 
 def in_all_texts(folder: Path, limit: int) -> None:
-    in_every_round(folder, {"decision": {"x": empty(limit // ROUNDS - 2000)}})
-    in_counts(folder / "partition.json", lambda told: [[]] * (limit // 16 - 100))
-    in_text(folder / "config.json", lambda told: {**told, "x": empty(limit // 6)})
+    in_every_round(folder, {"decision": {"x": fitting({"a": 1}, of_records(limit))}})
+    in_counts(folder / "partition.json", lambda told: fitting([], limit // 5))
+    in_text(folder / "config.json", lambda told: {**told, "x": fitting({}, limit // 5)})
     for state in (folder / "checkpoints").glob("*/state.json"):
-        in_text(state, lambda told: {**told, "memory": {"x": empty(limit // 6)}})
+        in_text(state, lambda told: {**told, "memory": {"x": fitting({}, limit // 5)}})
+
+
+def in_strings(folder: Path, limit: int) -> None:
+    """Long ones, and a last line that makes all others be written again."""
+    in_every_round(folder, {"decision": {"x": "a" * of_records(limit)}})
+    with (folder / "rounds.jsonl").open("a") as file:
+        file.write("{")
 
 
 def in_arrivals(folder: Path, limit: int) -> None:
-    count = (limit // ROUNDS - 2000) // 6
-    in_every_round(folder, {"participants": [1] * count, "arrivals": [0.5] * count})
+    count = len(fitting([123456, 12.5], of_records(limit)))
+    asked = {"participants": [*range(count)], "arrivals": [n / 2 for n in range(count)]}
+    in_text(folder / "config.json", lambda told: _of_clients(told, 10**7))
+    (folder / "evaluations.jsonl").unlink()
+    in_every_round(folder, asked)
+
+
+def _of_clients(told: Any, clients: int) -> Any:
+    return {**told, "data": {**told["data"], "clients": clients}, "evaluate_at": []}
 
 
 def in_weights(folder: Path, limit: int) -> None:
@@ -96,7 +116,13 @@ def in_promises(folder: Path, limit: int) -> None:
         os.truncate(folder / name, TERABYTE)
 
 
-FORGERIES: list[Callable[[Path, int], None]] = [in_all_texts, in_arrivals, in_weights, in_promises]
+FORGERIES: list[Callable[[Path, int], None]] = [
+    in_all_texts,
+    in_strings,
+    in_arrivals,
+    in_weights,
+    in_promises,
+]
 
 
 def made(whole: Path, place: Path, limit: int) -> Iterator[Path]:
@@ -139,13 +165,21 @@ def most() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+def told_of(run: Path, command: list[str]) -> None:
+    """Print what comes of a command in this process."""
+    before = most()
+    code, said = done(command)
+    told = {"run": run.name, "does": command[0], "code": code, "grown": most() - before}
+    print(json.dumps({**told, "said": said[-2000:]}), flush=True)
+
+
 if __name__ == "__main__":
     place, whole, *runs = map(Path, sys.argv[1:])
     for command in commands(whole, place):  # imports what is needed
         assert done(command)[0] == 0, done(command)
-    before = most()
     for run in runs:
         for command in commands(run, place):
-            code, said = done(command)
-            told = {"run": run.name, "does": command[0], "code": code, "grown": most() - before}
-            print(json.dumps({**told, "said": said[-2000:]}), flush=True)
+            if os.fork() == 0:  # a process never gives back all that it took
+                told_of(run, command)
+                os._exit(0)
+            assert os.wait()[1] == 0

@@ -23,7 +23,7 @@ MAX_GIB, MAX_CLASSES = "SRPFL_MAX_GIB", "SRPFL_MAX_CLASSES"
 
 def allowed(file: Path) -> int:
     """Bytes that the content of a file may take in memory."""
-    chosen = _from_environment(MAX_GIB)
+    chosen = from_environment(MAX_GIB)
     if chosen is not None:
         return int(min(chosen, 1 << 30) * GIB)
     return max(ALWAYS, RATIO * file.stat().st_size)
@@ -45,7 +45,7 @@ def check_bytes(wanted: int, file: Path) -> None:
 
 def check_classes(classes: int, where: str) -> None:
     """Refuse labels that would make more classes than anybody has."""
-    chosen = _from_environment(MAX_CLASSES)
+    chosen = from_environment(MAX_CLASSES)
     most = CLASSES if chosen is None else int(min(chosen, 1 << 40))
     if classes > most:
         raise DataError(
@@ -62,7 +62,8 @@ def check_name(name: str, where: str) -> str:
     return name
 
 
-def _from_environment(variable: str) -> float | None:
+def from_environment(variable: str) -> float | None:
+    """The number that a variable of the environment sets, if any."""
     text = os.environ.get(variable)
     if not text:
         return None

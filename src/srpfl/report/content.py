@@ -25,6 +25,7 @@ from srpfl.runs.results import Results
 ARRIVALS = 600_000  # more dots than this are thinned out, so that the page stays light
 VALUES = 400_000  # and so are evaluations, client by client
 CLIENTS = 2000  # more clients than this are not shown one by one
+WORDS = 200  # characters of a text in a record
 
 
 def content(
@@ -159,7 +160,7 @@ def _round(record: RoundRecord, every: int) -> dict[str, Any]:
     times = [*record.arrivals, *record.late_arrivals]
     kept = range(record.round % every, len(clients), every)
     decision = {
-        name: _short(value) if isinstance(value, float) else value
+        name[:WORDS]: _short(value) if isinstance(value, float) else _cut(value)
         for name, value in record.decision.items()
         if isinstance(value, (int, float, str, bool))
     }
@@ -177,6 +178,10 @@ def _round(record: RoundRecord, every: int) -> dict[str, Any]:
         **({"ages": [record.ages[p] for p in kept if p < len(record.ages)]} if record.ages else {}),
         **({"decision": decision} if decision else {}),
     }
+
+
+def _cut(value: Any) -> Any:
+    return value[:WORDS] if isinstance(value, str) else value
 
 
 def _curves(run: Results) -> dict[str, Any]:

@@ -6,7 +6,9 @@ Nothing is thrown away: what is damaged goes into a folder ``damaged`` beside th
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from srpfl.errors import RunFolderError
@@ -18,12 +20,15 @@ from srpfl.runs.files import (
     ROUNDS,
     drafts,
     folder_at,
+    read_lines,
     refuse_links,
     remove_drafts,
     write_text,
 )
 from srpfl.runs.folder import RunFolder
 from srpfl.runs.reading import Held, lines_of
+from srpfl.runs.records import EvaluationRecord, RoundRecord
+from srpfl.runs.room import Room, largest
 
 DAMAGED = "damaged"  # where damaged files are put
 LOOKS = 3  # at a run in progress that seems damaged
@@ -142,19 +147,23 @@ def _checkpoints(folder: RunFolder, held: Held) -> tuple[list[int], dict[Path, s
 def _cut(folder: RunFolder, held: Held) -> list[str]:
     """Cut the records back to what is whole."""
     done, (rounds, evaluations) = [], held.upto(held.whole)
-    texts = {
-        ROUNDS: lines_of(rounds, sealed=folder.sealed),
-        EVALUATIONS: lines_of(evaluations, sealed=folder.sealed),
-    }
-    for name, text in texts.items():
+    kept: dict[str, Sequence[RoundRecord | EvaluationRecord]]
+    kept = {ROUNDS: rounds, EVALUATIONS: evaluations}
+    for name, records in kept.items():
         path = folder.path / name
-        if path.exists() and path.read_bytes() == text.encode():
-            continue
         if path.exists():
+            if _holds(path, lines_of(records, sealed=folder.sealed)):
+                continue
             done.append(_put_away(folder.path, name))
-        write_text(path, text, durable=True)
+        write_text(path, lines_of(records, sealed=folder.sealed), durable=True)
         done.append(f"wrote {path} again, up to round {held.whole}")
     return done
+
+
+def _holds(path: Path, lines: Iterator[str]) -> bool:
+    """Whether a file has these lines and no others."""
+    there = read_lines(path, Room(largest()))
+    return all(line == (own or "").encode() for line, own in zip_longest(there, lines))
 
 
 def _put_away(folder: Path, name: str) -> str:

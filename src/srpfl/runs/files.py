@@ -13,11 +13,12 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from srpfl.errors import ConfigError, RunFolderError
+from srpfl.errors import RunFolderError
+from srpfl.runs.room import TEXTS, Room, largest
 
 CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING, EVENTS, DIVERGED, LOCK = (
     "config.json",
@@ -38,60 +39,51 @@ CHECKPOINTS, PERSONAL, STATE, SHARED = (
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe in the place of a file must not hang us
 
-GIB = 1 << 30
-MAX_GIB = "SRPFL_MAX_GIB"  # in the environment: how much memory the files of others may take
-
 CHECKPOINT_NAME = re.compile(r"\d{6,}")  # its round
 PERSONAL_NAME = re.compile(r"\d{6,}\.safetensors")
 DRAFT_NAME = re.compile(r"\.(\d{6,}|[a-z0-9]+\.(json|jsonl|safetensors))\.\d+")
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file of a run folder. ``FileNotFoundError`` where there is none."""
-    with _opened(path, most=largest() // 4) as file:
-        return file.read()
+    """A JSON text of a run folder. ``FileNotFoundError`` where there is none."""
+    room = Room(largest() // TEXTS)
+    with _opened(path, room) as file:
+        data = file.read()
+    room.take(data, path)
+    return data
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
+def read_lines(path: Path, room: Room) -> Iterator[bytes]:
     """The lines of a file of records. ``FileNotFoundError`` where there is none."""
-    with _opened(path, most=largest()) as file:
-        yield from iter(lambda: file.readline(largest() // 4), b"")
+    longest = room.most // TEXTS
+    with _opened(path, room) as file:
+        size = max(1, os.fstat(file.fileno()).st_size)
+        for line in iter(lambda: file.readline(longest), b""):
+            if len(line) == longest:
+                raise room.refused(path, TEXTS * size)
+            room.take(line, path, share=min(1.0, file.tell() / size))
+            yield line
 
 
 def read_end(path: Path, count: int) -> bytes:
-    """The last bytes of a file of records, however many come before them."""
-    with _opened(path, most=largest()) as file:
+    """The last bytes of a file, however many come before them."""
+    with _opened(path) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - count))
         return file.read(count)
 
 
 @contextlib.contextmanager
-def _opened(path: Path, *, most: int) -> Iterator[IO[bytes]]:
-    """A file of a run folder to read from, unless it is larger than such a file may be."""
+def _opened(path: Path, room: Room | None = None) -> Iterator[IO[bytes]]:
+    """A file of a run folder to read from, unless it is larger than there is room."""
     refuse_link(path)
     handle = os.open(path, os.O_RDONLY | NO_LINK | NO_WAIT)
     with open(handle, "rb") as file:
         told = os.fstat(handle)
         if not stat.S_ISREG(told.st_mode):
             raise RunFolderError(f"{path} is not a file: a run folder holds files of its own")
-        if told.st_size > most:
-            wanted = -(-told.st_size * largest() // (most * GIB))
-            raise RunFolderError(
-                f"{path} has {told.st_size:,} bytes, more than the {most:,} that are read: it is "
-                f"damaged or a trap, or set {MAX_GIB}={wanted} to read it"
-            )
+        if room is not None and told.st_size > room.most:
+            raise room.refused(path, told.st_size)
         yield file
-
-
-def largest() -> int:
-    """Bytes that a file of records may have; one line or one text, a quarter of it. A run of 10,000
-    clients for 1,000 rounds has a quarter of a gibibyte. This is what bounds the memory that
-    anybody's folder can take: 64 times as much, where all of it is empty dicts."""
-    told = os.environ.get(MAX_GIB, "1")
-    try:
-        return max(1024, int(float(told) * GIB))
-    except (ValueError, OverflowError):
-        raise ConfigError(f"{MAX_GIB} must be a number, not {told!r}") from None
 
 
 def append(path: Path, text: str) -> None:
@@ -101,13 +93,13 @@ def append(path: Path, text: str) -> None:
         file.write(text)
 
 
-def write_text(path: Path, text: str, *, durable: bool = False) -> None:
-    """Write a file whole or not at all."""
+def write_text(path: Path, text: str | Iterable[str], *, durable: bool = False) -> None:
+    """Write a file whole or not at all; a text that comes in pieces is never in memory as one."""
 
     def fill(draft: Path) -> None:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, 0o666)
         with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
 
     try:
         write_with(fill, path, durable=durable)

@@ -19,7 +19,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -182,8 +182,9 @@ class RunFolder:
             return
         if name not in self._last:  # somebody else wrote the lines before
             records = self.rounds() if name == ROUNDS else self.evaluations()
-            text = lines_of(records, sealed=True)
-            self._last[name] = text[-19:-3]
+            self._last[name] = ""
+            for line in lines_of(records, sealed=True):
+                self._last[name] = line[-19:-3]
         line, self._last[name] = sealed_line(record, self._last[name])
         self._append(name, line)
 
@@ -339,20 +340,16 @@ class RunFolder:
     def _cut(self, name: str, records: Sequence[Any], *, whole: bool) -> None:
         """Let a file hold these records and no others; one that does already is left alone."""
         path = self.path / name
-        if whole:
-            text = read_end(path, 19).decode() if records else ""
-        else:
-            text = lines_of(records, sealed=self.sealed)
-            if text or path.exists():
-                self._write(name, text)
-        self._last[name] = text[-19:-3]
+        if not whole and (records or path.exists()):
+            self._write(name, lines_of(records, sealed=self.sealed))
+        self._last[name] = read_end(path, 19).decode()[:16] if records else ""
 
     def _said(self, records: list[Any], damage: str | None) -> list[Any]:
         if damage is not None:
             self._say(damage)
         return records
 
-    def _write(self, name: str, text: str) -> None:
+    def _write(self, name: str, text: str | Iterable[str]) -> None:
         write_text(self.path / name, text, durable=self.durable)
 
     def _append(self, name: str, line: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from srpfl.runs.checkpoint import newest
 from srpfl.runs.files import EVALUATIONS, ROUNDS
 from srpfl.runs.files import read_lines as lines_in
 from srpfl.runs.records import EvaluationRecord, Record, RoundRecord, check_types, read, to_line
+from srpfl.runs.room import Room, largest
 from srpfl.runs.seal import opened, seal
 
 
@@ -42,10 +43,14 @@ def held(folder: Path, config: Mapping[str, Any], *, sealed: bool) -> Held:
     """Read both files. A run may be in progress, so what is written first is read last: a state
     follows its round, and an evaluation too."""
     saved = newest(folder)
-    rounds, bad = read_lines(folder / ROUNDS, RoundRecord, sealed=sealed)
-    evaluations, worse = read_lines(folder / EVALUATIONS, EvaluationRecord, sealed=sealed)
+    room, path = Room(largest()), folder / ROUNDS
+    rounds, bad = read_lines(path, RoundRecord, sealed=sealed, room=room)
+    evaluations, worse = read_lines(
+        folder / EVALUATIONS, EvaluationRecord, sealed=sealed, room=room
+    )
     if evaluations and evaluations[-1].round > len(rounds) and bad is None:
-        rounds, bad = read_lines(folder / ROUNDS, RoundRecord, sealed=sealed)
+        rounds = []  # so that they are not in memory twice
+        rounds, bad = read_lines(path, RoundRecord, sealed=sealed)
     rounds, strange = _of_this_run(folder / ROUNDS, rounds, config)
     evaluations, stranger = _of_this_run(folder / EVALUATIONS, evaluations, config)
     whole = _whole(len(rounds), evaluations, config)
@@ -59,13 +64,16 @@ def held(folder: Path, config: Mapping[str, Any], *, sealed: bool) -> Held:
     return Held(rounds, evaluations, damage, lost, whole)
 
 
-def read_lines(path: Path, kind: type[Record], *, sealed: bool) -> tuple[list[Record], str | None]:
+def read_lines(
+    path: Path, kind: type[Record], *, sealed: bool, room: Room | None = None
+) -> tuple[list[Record], str | None]:
     """The records up to the first bad line, for what follows it is not trusted; and what is wrong
     with that line."""
+    room = room or Room(largest())
     records: list[Record] = []
     before = ""
     try:
-        for number, line in enumerate(lines_in(path), start=1):
+        for number, line in enumerate(lines_in(path, room), start=1):
             try:
                 record, before = _record(line, kind, before, sealed=sealed)
                 _check_order(record, records)
@@ -102,13 +110,13 @@ def _check_order(record: RoundRecord | EvaluationRecord, before: Sequence[Any]) 
         raise ValueError(f"it is the {record.kind} evaluation after round {record.round}")
 
 
-def lines_of(records: Sequence[RoundRecord | EvaluationRecord], *, sealed: bool) -> str:
-    """The file that holds these records."""
-    before, lines = "", []
+def lines_of(records: Sequence[RoundRecord | EvaluationRecord], *, sealed: bool) -> Iterator[str]:
+    """The lines of a file that holds these records, one by one: all would take as much memory as
+    the records do."""
+    before = ""
     for record in records:
         line, before = sealed_line(record, before) if sealed else (to_line(record), "")
-        lines.append(line)
-    return "".join(lines)
+        yield line
 
 
 def sealed_line(record: RoundRecord | EvaluationRecord, before: str) -> tuple[str, str]:

@@ -17,8 +17,10 @@ DEEPEST = 50  # objects and lists within each other: readers go down by recursio
 OBJECT = re.compile(r"(\{.*\S)(\s*)\}(\s*)", re.DOTALL)
 
 
-def digest(data: bytes, before: str = "") -> str:
-    return hashlib.sha256(before.encode() + b"\n" + data).hexdigest()[:16]
+def digest(data: bytes | memoryview, before: str = "") -> str:
+    found = hashlib.sha256(before.encode() + b"\n")
+    found.update(data)
+    return found.hexdigest()[:16]
 
 
 def seal(text: str, before: str = "") -> str:
@@ -46,10 +48,12 @@ def opened(data: bytes, *, needed: bool, before: str = "") -> tuple[Any, str]:
         if needed:
             raise ValueError("its checksum is missing")
         return parsed(data), ""
-    body, told = found[1], found[2].decode()
-    if digest(body, before) != told:
+    told = found[2].decode()
+    if digest(memoryview(data)[: found.end(1)], before) != told:
         raise ValueError("its checksum does not fit")
-    return parsed(body + b"}"), told
+    value = parsed(data)
+    del value["sum"]
+    return value, told
 
 
 def parsed(data: bytes) -> Any:
