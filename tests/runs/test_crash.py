@@ -288,3 +288,24 @@ def test_personal_files_hold_little_more_than_what_is_live(quick_path: Path) -> 
     same_as(whole, folder)
     for client in range(20):
         assert tiny.same(run.parts.of(client), resumed.parts.of(client))
+
+
+def test_an_empty_checkpoint_is_no_obstacle(tmp_path: Path) -> None:
+    """As a loss of power may leave it behind, before its files were on the disk."""
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    tiny.simulate(out=whole, rounds=3)
+    tiny.simulate(out=folder, rounds=2)
+    (folder / "checkpoints" / "000003").mkdir()
+    tiny.simulate(out=folder, rounds=3, resume=True)
+    for name in ("rounds.jsonl", "checkpoints/000003/shared.safetensors"):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_files_of_others_in_a_checkpoint_are_named(tmp_path: Path) -> None:
+    tiny.simulate(out=tmp_path / "run", rounds=2)
+    place = tmp_path / "run" / "checkpoints" / "000003"
+    place.mkdir()
+    (place / "notes.txt").write_text("mine")
+    with pytest.raises(RunFolderError, match="000003 holds files of others, move them elsewhere"):
+        tiny.simulate(out=tmp_path / "run", rounds=3, resume=True)
+    assert (place / "notes.txt").read_text() == "mine"

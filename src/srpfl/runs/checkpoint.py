@@ -75,6 +75,10 @@ class Checkpoints:
         if parts.unsaved:
             self._save_parts(f"{state.round:06d}.safetensors", parts)
         place = checkpoints / f"{state.round:06d}"
+        if folder_at(place):  # what is left of one that came to nothing
+            remove_checkpoint(place)
+            if folder_at(place):
+                raise OSError(0, f"{place} holds files of others, move them elsewhere")
         draft = draft_of(place)
         draft.mkdir()
         try:
