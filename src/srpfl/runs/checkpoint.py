@@ -149,7 +149,7 @@ class Checkpoints:
                 continue
             try:
                 content = verified(place, sealed=sealed)
-                found = _state(place, content, state)
+                found = _state(place, content, state, parts.clients)
                 shelf = self._fetch(place, content, parts)
             except OtherWeightsError:
                 raise
@@ -254,13 +254,14 @@ def _content(place: Path, *, sealed: bool) -> dict[str, Any]:
         type(content["round"]) is not int
         or content["round"] != int(place.name)
         or not are_numbers([content["computing"]])
+        or content["computing"] < 0
         or not isinstance(content["memory"], dict)
         or not _are_places(content["participants"])
     ):
         raise ValueError(f"{STATE} is not what was written")
     if not all(PERSONAL_NAME.fullmatch(name) for name in content["hashes"]):
         raise ValueError(f"{STATE} names files that are not its own")
-    return dict(content)
+    return {**content, "flights": read_flights(content.get("flights", []))}
 
 
 def _are_places(values: Any) -> bool:
@@ -268,7 +269,7 @@ def _are_places(values: Any) -> bool:
     return isinstance(values, list) and all(type(n) is int and 0 <= n < 1 << 63 for n in values)
 
 
-def _state(place: Path, content: Mapping[str, Any], began: State) -> State:
+def _state(place: Path, content: Mapping[str, Any], began: State, clients: int | None) -> State:
     """The state of a checkpoint. Shapes are compared before anything is loaded: a file says itself
     how much memory it takes."""
     with safe_open(place / SHARED, framework="pt") as tensors:
@@ -281,14 +282,20 @@ def _state(place: Path, content: Mapping[str, Any], began: State) -> State:
             version: _taken(place, tensors, {n: wanted[n] for n in names}, f"{MARK}{version}/")
             for version, names in names_by_version(there).items()
         }
+    flights, participants = content["flights"], content["participants"]
+    seen = max([*participants, *(flight.client for flight in flights)], default=0)
+    if clients is not None and seen >= clients:
+        raise ValueError(f"{STATE} names clients that there are not")
+    if not {flight.version for flight in flights} <= versions.keys():
+        raise ValueError(f"{SHARED} does not hold what the clients at work were sent")
     return State(
         round=content["round"],
         computing=content["computing"],
         shared=shared,
         memory=content["memory"],
-        participants=tuple(content["participants"]),
+        participants=tuple(participants),
         server=server,
-        flights=read_flights(content.get("flights", [])),
+        flights=flights,
         versions=versions,
     )
 

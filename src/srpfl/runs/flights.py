@@ -30,14 +30,20 @@ def told_flights(flights: Sequence[Flight]) -> list[list[Any]]:
 
 def read_flights(told: Any) -> tuple[Flight, ...]:
     """The inverse of :func:`told_flights`; refuses what it cannot have written."""
-    flights = []
+    flights = {}
     for client, version, began, due, part, lost in told:
-        numbers = [client, version, began, 0.0 if due is None else due, part]
-        if not are_numbers(numbers) or type(client) is not int or type(version) is not int:
+        numbers = [client, version, began, began if due is None else due, part]
+        if (
+            not are_numbers(numbers)
+            or [type(client), type(version), type(lost)] != [int, int, bool]
+            or not (client >= 0 and version >= 0 and 0 < part <= 1)
+            or not 0 <= began <= numbers[3]
+            or client in flights
+        ):
             raise ValueError("a flight is not what was written")
         due = math.inf if due is None else due
-        flights.append(Flight(client, version, began, due, part, bool(lost)))
-    return tuple(flights)
+        flights[client] = Flight(client, version, began, due, part, lost)
+    return tuple(flights.values())
 
 
 def named_versions(versions: Mapping[int, Params]) -> Params:
