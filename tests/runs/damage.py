@@ -26,7 +26,7 @@ ROUNDS = 5
 
 def play(folder: Path, **changes: Any) -> srpfl.Run:
     """A small run with several personal files and two kinds of evaluation."""
-    return tiny.simulate(out=folder, rounds=ROUNDS, evaluate_every=2, **changes)
+    return tiny.simulate(**{"out": folder, "rounds": ROUNDS, "evaluate_every": 2, **changes})
 
 
 def flip(data: bytes, place: int, value: int) -> bytes:

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import srpfl
-from runs.damage import copy_of, play, read
+from runs.damage import ROUNDS, copy_of, play, read
 from runs.test_damage import assert_sentence, shown
-from srpfl.errors import SrpflError
+from srpfl.errors import RunFolderError, SrpflError
 from srpfl.runs.doctor import examine, mend
 from srpfl.runs.seal import seal
 
@@ -128,15 +128,23 @@ def others(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.parent.rglob("*") if path not in mine)
 
 
+POLICIES = {
+    "auto": srpfl.Auto(),
+    "late": srpfl.FedBuff(k=2, sample=4),  # whose checkpoints have work in flight
+    "oort": srpfl.Oort(sample=3),  # which remembers each client
+}
+
+
 @pytest.fixture(scope="module")
-def auto(in_memory: Path) -> Path:
-    """A run whose policy remembers something."""
-    folder = in_memory / "auto"
-    play(folder, participation=srpfl.Auto())
-    return folder
+def runs(in_memory: Path) -> dict[str, Path]:
+    """Runs whose policies remember something."""
+    for name, policy in POLICIES.items():
+        play(in_memory / name, participation=policy)
+    return {name: in_memory / name for name in POLICIES}
 
 
 forgeries = st.tuples(
+    st.sampled_from(list(POLICIES)),
     st.sampled_from(FILES),
     st.integers(0, 10**6),
     st.sampled_from(["replaced", "replaced", "without", "added"]),
@@ -144,24 +152,46 @@ forgeries = st.tuples(
 )
 
 
-def copied(auto: Path, place: Path, forgery: tuple[str, int, str, Any]) -> Path:
+Forgery = tuple[str, str, int, str, Any]
+
+
+def copied(runs: dict[str, Path], place: Path, forgery: Forgery) -> Path:
     place.mkdir(exist_ok=True)
-    folder = copy_of(auto, place / "run")
-    file, way, how, odd = forgery
+    name, file, way, how, odd = forgery
+    folder = copy_of(runs[name], place / "run")
     forge(folder, file, lambda value: forged(value, way, how, json.loads(json.dumps(odd))))
     return folder
 
 
-def test_a_forgery_that_changes_nothing_is_the_run_itself(auto: Path, tmp_path: Path) -> None:
-    folder = copy_of(auto, tmp_path / "run")
-    for file in FILES:
-        forge(folder, file, lambda value: value)
-    assert examine(folder).whole
-    assert not read(folder)[1]
+def test_a_forgery_that_changes_nothing_is_the_run_itself(runs, tmp_path: Path) -> None:
+    for name, run in runs.items():
+        folder = copy_of(run, tmp_path / name)
+        for file in FILES:
+            forge(folder, file, lambda value: value)
+        assert examine(folder).whole
+        assert not read(folder)[1]
 
 
-def check_reading(forgery: tuple[str, int, str, Any], auto: Path, place: Path) -> None:
-    folder = copied(auto, place, forgery)
+def beyond(value: Any) -> Any:
+    """The same with numbers that nobody can calculate with."""
+    if isinstance(value, dict):
+        return {name: beyond(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [beyond(each) for each in value]
+    return 1e300 if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize(("name", "change"), [("oort", lambda _: {"seen": []}), ("auto", beyond)])
+def test_a_memory_that_is_not_the_policys_is_a_sentence(runs, name, change, tmp_path) -> None:
+    folder = copy_of(runs[name], tmp_path / "run")
+    for file in ("older state", "newer state"):
+        forge(folder, file, lambda told: {**told, "memory": change(told["memory"])})
+    with pytest.raises(RunFolderError, match="cannot go on with what it remembers in"):
+        play(folder, resume=True, participation=POLICIES[name], rounds=ROUNDS + 1)
+
+
+def check_reading(forgery: Forgery, runs: dict[str, Path], place: Path) -> None:
+    folder = copied(runs, place, forgery)
     before = others(folder)
     examine(folder)
     try:
@@ -178,11 +208,11 @@ def check_reading(forgery: tuple[str, int, str, Any], auto: Path, place: Path) -
     assert others(folder) == before
 
 
-def check_going_on(forgery: tuple[str, int, str, Any], auto: Path, place: Path) -> None:
-    folder = copied(auto, place, forgery)
+def check_going_on(forgery: Forgery, runs: dict[str, Path], place: Path) -> None:
+    folder = copied(runs, place, forgery)
     before = others(folder)
     try:
-        play(folder, resume=True, participation=srpfl.Auto())
+        play(folder, resume=True, participation=POLICIES[forgery[0]], rounds=ROUNDS + 2)
     except SrpflError as error:
         assert_sentence(str(error))
     assert others(folder) == before
@@ -190,26 +220,26 @@ def check_going_on(forgery: tuple[str, int, str, Any], auto: Path, place: Path) 
 
 @given(forgery=forgeries)
 @some
-def test_whoever_reads_it_gets_a_sentence_or_an_answer(forgery, auto, in_memory) -> None:
-    check_reading(forgery, auto, in_memory / "read")
+def test_whoever_reads_it_gets_a_sentence_or_an_answer(forgery, runs, in_memory) -> None:
+    check_reading(forgery, runs, in_memory / "read")
 
 
 @pytest.mark.slow
 @given(forgery=forgeries)
 @some
-def test_whoever_goes_on_with_it_gets_a_sentence_or_an_answer(forgery, auto, in_memory) -> None:
-    check_going_on(forgery, auto, in_memory / "gone on with")
+def test_whoever_goes_on_with_it_gets_a_sentence_or_an_answer(forgery, runs, in_memory) -> None:
+    check_going_on(forgery, runs, in_memory / "gone on with")
 
 
 @pytest.mark.faults
 @given(forgery=forgeries)
 @settings(some, max_examples=100)
-def test_reading_many_times(forgery, auto, in_memory, trial) -> None:
-    check_reading(forgery, auto, in_memory / "read")
+def test_reading_many_times(forgery, runs, in_memory, trial) -> None:
+    check_reading(forgery, runs, in_memory / "read")
 
 
 @pytest.mark.faults
 @given(forgery=forgeries)
 @settings(some, max_examples=50)
-def test_going_on_many_times(forgery, auto, in_memory, trial) -> None:
-    check_going_on(forgery, auto, in_memory / "gone on with")
+def test_going_on_many_times(forgery, runs, in_memory, trial) -> None:
+    check_going_on(forgery, runs, in_memory / "gone on with")

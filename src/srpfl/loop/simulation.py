@@ -27,6 +27,7 @@ from srpfl.loop.costs import Costs
 from srpfl.loop.evaluation import check_kinds, default_kinds, evaluate, preparation
 from srpfl.loop.longer import as_long_as, due_of_longer, lengthened
 from srpfl.loop.population import VirtualTransport
+from srpfl.loop.recalled import recalling
 from srpfl.loop.rounds import initial_state
 from srpfl.loop.running import Course, History, check_target, evaluated_rounds, play_rounds
 from srpfl.loop.watchers import Watcher, shown
@@ -178,6 +179,7 @@ def simulate(
             folder = RunFolder(Path(out), durable=sync)
             closing.callback(folder.release)
             state, parts = _open(folder, config, counts, resume, state, parts)
+            participation = recalling(participation, folder.path) if resume else participation
         elif resume:
             raise ConfigError("resume needs the folder of the run: out='DIR'")
 
