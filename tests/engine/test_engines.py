@@ -16,7 +16,7 @@ from srpfl.core.rules import Gradient, RuleState
 from srpfl.core.slots import Slots
 from srpfl.core.split import Params
 from srpfl.data.base import Samples
-from srpfl.engine import LoopEngine, VectorisedEngine, make_engine
+from srpfl.engine import LoopEngine, VectorisedEngine, make_engine, stackable
 from srpfl.engine.fitting import FittingEngine
 from srpfl.engine.programs import Programs
 from srpfl.engine.store import Store
@@ -127,6 +127,14 @@ def test_auto_falls_back_and_says_so() -> None:
     whole = make_engine("auto", mlp(), data, device="cpu")
     assert isinstance(whole, FittingEngine)
     assert isinstance(whole.stacked, VectorisedEngine)
+
+
+@pytest.mark.parametrize("engine", ["auto", "vectorised"])
+def test_a_model_is_tried_out_once(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = stackable.draws_itself, list[nn.Module]()
+    monkeypatch.setattr(stackable, "draws_itself", lambda *a: calls.append(a[0]) or real(*a))
+    make_engine(engine, mlp(), images(UNEQUAL), device="cpu")
+    assert len(calls) == 1
 
 
 @dataclass(frozen=True)

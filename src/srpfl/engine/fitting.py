@@ -36,14 +36,13 @@ def stacks(model: nn.Module, data: Federated, task: Task, device: torch.device) 
 
 
 class FittingEngine:
-    """Stacks of clients, unless the model or a job's rule cannot be stacked."""
+    """Stacks of clients, unless the model (see :func:`stacks`) or a job's rule cannot be
+    stacked."""
 
-    def __init__(
-        self, model: nn.Module, data: Federated, *, stacks: bool = True, **choices: Any
-    ) -> None:
+    def __init__(self, model: nn.Module, data: Federated, *, stacks: bool, **choices: Any) -> None:
         self._make_plain: Callable[[], Engine] = partial(LoopEngine, model, data, **choices)
         self._plain: Engine | None = None
-        self.stacked = VectorisedEngine(model, data, **choices) if stacks else None
+        self.stacked = VectorisedEngine(model, data, checked=True, **choices) if stacks else None
 
     def train(self, jobs: Sequence[Job]) -> list[list[Local]]:
         return self._for(jobs).train(jobs)
