@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -310,3 +311,14 @@ def test_the_command_line_knows_them(policy: str) -> None:
     made = build_participation(Config.of(given), "everyone")
     assert made.sample == 0.5  # type: ignore[attr-defined]
     assert made.call(made.begin(10), 0, 10).late == "keep"
+
+
+def test_a_round_of_thousands_is_heard_in_time_that_goes_with_their_number() -> None:
+    """About a tenth of a second of computing for each thousand clients; where every answer looks
+    through all of them it is minutes."""
+    times = tuple(1.0 + client / 1000 for client in range(1500))
+    world = World(FedBuff(sample=1500, k=1500), Given(times))
+    began = time.process_time()
+    world.play()
+    assert time.process_time() - began < 5.0
+    assert len(world.records[0].participants) == 1500

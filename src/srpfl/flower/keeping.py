@@ -8,7 +8,7 @@ answers to letters of an earlier run to nobody.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,7 +73,7 @@ class KeepingFlowerTransport(FlowerTransport):
         self._errands |= {each.client: Errand(each, request, desk.now()) for each in flights}
         return flights
 
-    def comes(self, but: Collection[int], now: float) -> float:
+    def comes(self, busy: Callable[[int], bool], now: float) -> float:
         return math.inf
 
     def landing(self, flights: Sequence[Flight], until: float) -> Flight | None:

@@ -103,6 +103,7 @@ class Traffic:
         self.lost = [each.client for each in state.flights if each.client not in self.aloft]
         self.asked: list[int] = []
         self.landed: list[Flight] = []
+        self._heard: set[int] = set()  # whose flights these are
         self.dropped: list[Flight] = []
         everyone = range(transport.population)
         left = reachable(participation, state, everyone)
@@ -127,17 +128,17 @@ class Traffic:
         """Places for others at work."""
         return self.call.ask - len(self.aloft)
 
-    @property
-    def busy(self) -> set[int]:
-        """Who is not to be asked now."""
-        return self.aloft.keys() | {flight.client for flight in self.landed} | self._silent
+    def busy(self, client: int) -> bool:
+        """Whether it is not to be asked now."""
+        return client in self.aloft or client in self._heard or client in self._silent
 
     def ask(self) -> None:
         """Ask others in the place of those who have answered or left."""
         if self.free <= 0:
             return
-        idle = self.transport.idle(self.call, self.now, wait=not self.busy - self._silent)
-        idle = [client for client in idle if client not in self.busy]
+        alone = not self.aloft and not self.landed
+        idle = self.transport.idle(self.call, self.now, wait=alone)
+        idle = [client for client in idle if not self.busy(client)]
         if not idle:
             return
         call, again = replace(self.call, ask=self.free), [self._asks] if self._asks else []
@@ -172,6 +173,7 @@ class Traffic:
             self.dropped.append(flight)
         else:
             self.landed.append(flight)
+            self._heard.add(flight.client)
         return True
 
 

@@ -8,7 +8,7 @@ trained, and an answer waits for its time.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -124,10 +124,10 @@ class VirtualTransport:
             if min(time, end) < math.inf
         ]
 
-    def comes(self, but: Collection[int], now: float) -> float:
+    def comes(self, busy: Callable[[int], bool], now: float) -> float:
         if not isinstance(self.clock, ComesAndGoes):
             return math.inf
-        others = np.setdiff1d(np.arange(self.population), np.array(list(but), dtype=np.int64))
+        others = np.array([each for each in range(self.population) if not busy(each)], dtype=int)
         stays = stays_of(self.clock, self.seed, others, self.population, now)
         assert stays is not None
         return float(stays[0][stays[0] > now].min(initial=math.inf))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -127,8 +127,8 @@ class KeepingTransport(Transport, Protocol):
         round."""
         ...
 
-    def comes(self, but: Collection[int], now: float) -> float:
-        """When the next client comes, of all but these, who could not be asked yet; infinity where
+    def comes(self, busy: Callable[[int], bool], now: float) -> float:
+        """When the next client comes who is not busy and could not be asked yet; infinity where
         nobody will, or where that is not known before."""
         ...
 
