@@ -121,10 +121,12 @@ def test_systemd_understands_the_unit(path: Path) -> None:
 
 def test_the_image_has_what_it_needs(tmp_path: Path) -> None:
     """From nothing but the files that it copies, the package can be built."""
+    given = (ROOT / ".dockerignore").read_text().splitlines()
     for words in re.findall(r"^COPY (.*)$", (KIT / "Dockerfile").read_text(), re.MULTILINE):
         *sources, target = words.split()
         for source in sources:
             assert (ROOT / source).exists(), source
+            assert f"!{source}" in given
             if target in (".", "./", "src"):
                 copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
                 copy(ROOT / source, tmp_path / source)
