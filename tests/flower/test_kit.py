@@ -177,3 +177,14 @@ def test_every_fault_of_the_table_has_its_test() -> None:
         path, _, name = test.partition("::")
         text = (ROOT / "tests" / "flower" / path).read_text()
         assert f"def {name.partition('[')[0]}(" in text if name else "def test_" in text, test
+
+
+def test_the_steps_are_shell_and_name_what_there_is() -> None:
+    text = (KIT / "README.md").read_text()
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        done = subprocess.run(["sh", "-n"], input=block, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    for path in re.findall(r"(?<![\w/])(?:\.\./)?((?:deploy|examples)/[\w./@-]*\w)", text):
+        assert (ROOT / path).exists(), path
+    for program in re.findall(r"srpfl deploy (\w+)", text):
+        assert program in get_command(app).commands["deploy"].commands  # type: ignore[attr-defined]
