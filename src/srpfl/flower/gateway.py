@@ -37,7 +37,7 @@ CALLS = frozenset(
 )
 OPEN = frozenset({"register-node", "unregister-node"})  # what nodes without keys need beside them
 LARGEST = 64 << 20  # bytes of one call: Flower cuts arrays into pieces of 20 MiB
-HELD = 16  # so many of the largest calls may be in memory, whoever makes them
+HELD = 16  # so many of the largest calls may be in memory, from all callers together
 UPLOAD = 600.0  # seconds for a call to come in
 PASSED = (b"content-type", b"accept")  # headers, beside Flower's own
 
