@@ -13,6 +13,7 @@ import io
 import platform
 import sys
 import tarfile
+import time
 import urllib.request
 from pathlib import Path
 
@@ -40,9 +41,20 @@ FONTS = """<?xml version="1.0"?>
 """
 
 
+def fetched(url: str, tries: int = 3) -> bytes:
+    """A file of the registry; a line may fail once or twice."""
+    try:
+        with urllib.request.urlopen(url, timeout=120) as answer:
+            return bytes(answer.read())
+    except OSError:
+        if tries == 1:
+            raise
+        time.sleep(2)
+        return fetched(url, tries - 1)
+
+
 def package(url: str, sha256: str) -> tarfile.TarFile:
-    with urllib.request.urlopen(url, timeout=120) as answer:
-        content = answer.read()
+    content = fetched(url)
     if hashlib.sha256(content).hexdigest() != sha256:
         raise ValueError(f"{url} is not the file that it was")
     return tarfile.open(fileobj=io.BytesIO(content))
