@@ -37,7 +37,7 @@ def _process(arguments: tuple[str, ...], cwd: Path) -> subprocess.CompletedProce
 
 
 def _here(arguments: tuple[str, ...], cwd: Path) -> subprocess.CompletedProcess[str]:
-    out, err, code = io.StringIO(), io.StringIO(), 0
+    out, err, code, before = io.StringIO(), io.StringIO(), 0, set(sys.modules)
     with (
         contextlib.chdir(cwd),
         contextlib.redirect_stdout(out),
@@ -52,6 +52,10 @@ def _here(arguments: tuple[str, ...], cwd: Path) -> subprocess.CompletedProcess[
             main()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    for name in set(sys.modules) - before:  # what is in the folder is another's next time
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and Path(file).is_relative_to(cwd):
+            del sys.modules[name]
     return subprocess.CompletedProcess(list(arguments), code, out.getvalue(), err.getvalue())
 
 

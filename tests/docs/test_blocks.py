@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,11 @@ from pathlib import Path
 import pytest
 from blocks import DATA, RUN, blocks
 
+from command import srpfl
+
 ROOT = Path(__file__).parents[2]
+# A line that is nothing but a command of ours with what it is to do.
+COMMAND = re.compile(r"^(srpfl [a-z][^\n|<>&;$`]*)\n", re.MULTILINE)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -30,21 +36,40 @@ def test_the_blocks_of_a_page_run_in_order(
         if block.language == "python":
             exec(compile(block.code, where, "exec", dont_inherit=True), names)
         else:
-            done = subprocess.run(
-                ["bash", "-eu", "-c", block.code],
-                capture_output=True,
-                text=True,
-                timeout=300,
-                env={
-                    **os.environ,
-                    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                    "OMP_NUM_THREADS": "1",
-                },
-            )
-            assert done.returncode == 0, f"{where}: {done.stderr}"
+            for part in COMMAND.split(block.code):
+                run(part, tmp_path, where)
+
+
+def run(part: str, folder: Path, where: str) -> None:
+    """A command of ours in this process, which saves importing PyTorch each time; all else as a
+    shell runs it."""
+    if COMMAND.match(f"{part}\n"):
+        srpfl(*shlex.split(part)[1:], cwd=folder)
+        return
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-eu", "-c", part],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, f"{where}: {done.stderr}"
 
 
 def test_every_reason_is_one() -> None:
     for page in PAGES:
         for block in blocks(page):
             assert block.reason is None or len(block.reason.split()) >= 3
+
+
+def test_a_command_is_run_as_a_shell_would(tmp_path: Path) -> None:
+    code = "echo 'x = 1' > mine.py\nsrpfl doctor nowhere\nsrpfl --version > version\n"
+    first, second, third = COMMAND.split(code)
+    run(first, tmp_path, "here")
+    assert (tmp_path / "mine.py").read_text() == "x = 1\n"
+    with pytest.raises(AssertionError):  # what fails there fails here
+        run(second, tmp_path, "here")
+    run(third, tmp_path, "here")
+    assert (tmp_path / "version").read_text()
