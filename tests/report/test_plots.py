@@ -13,6 +13,7 @@ import made_up
 import pytest
 
 import srpfl
+from command import srpfl as srpfl_command
 from srpfl.errors import ConfigError, RunFolderError
 from srpfl.options.command import command
 from srpfl.report import find_runs, write_report
@@ -186,17 +187,14 @@ def test_tables_of_a_run(tmp_path: Path) -> None:
 def test_the_command_writes_one_file_for_a_folder_of_runs(tmp_path: Path) -> None:
     for name in ("fedrep", "srpfl"):
         made_up.keep(made_up.run(name), RunFolder(tmp_path / "both" / name))
-    line = [sys.executable, "-c", "from srpfl.cli import main; main()", "report"]
-    done = subprocess.run(
-        [*line, "both", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    done = srpfl_command("report", "both", "--json", cwd=tmp_path)
     assert json.loads(done.stdout) == {
         "report": "both/report.html",
         "runs": ["both/fedrep", "both/srpfl"],
     }
     assert "</html>" in (tmp_path / "both" / "report.html").read_text()
     opened = subprocess.run(
-        [*line, "both", "--open", "--title", "Tuesday"],
+        [sys.executable, "-m", "srpfl", "report", "both", "--open", "--title", "Tuesday"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -205,9 +203,7 @@ def test_the_command_writes_one_file_for_a_folder_of_runs(tmp_path: Path) -> Non
     )
     assert f"shows {(tmp_path / 'both' / 'report.html').as_uri()}" in opened.stdout
     assert '"title":"Tuesday"' in (tmp_path / "both" / "report.html").read_text()
-    bad = subprocess.run(
-        [*line, "nowhere"], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    bad = srpfl_command("report", "nowhere", cwd=tmp_path, fails=True)
     assert bad.returncode == 2
     assert bad.stderr.startswith("srpfl: nowhere holds no run")
 
@@ -228,19 +224,13 @@ def test_folders_of_pictures_beside_runs_are_left_out(tmp_path: Path) -> None:
         find_runs([tmp_path / "one", tmp_path / "nowhere"])
 
 
-@pytest.mark.slow
 def test_the_command_exports_runs_for_other_tools(tmp_path: Path) -> None:
     for name in ("fedrep", "srpfl"):
         made_up.keep(made_up.run(name), RunFolder(tmp_path / "both" / name))
-    line = [sys.executable, "-c", "from srpfl.cli import main; main()", "export", "both"]
-    done = subprocess.run(
-        [*line, "--out", "tables"], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    done = srpfl_command("export", "both", "--out", "tables", cwd=tmp_path)
     assert done.stdout == "2 runs: tables\n", done.stderr
     assert len(list(tmp_path.glob("tables/*/*.csv"))) == 2 * len(TABLES)
-    bad = subprocess.run(
-        [*line, "--to", "cvs"], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    bad = srpfl_command("export", "both", "--to", "cvs", cwd=tmp_path, fails=True)
     assert bad.returncode == 2
     assert "did you mean 'csv'" in bad.stderr
 
