@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from flwr.app import Message
 from torch import nn
@@ -16,15 +17,19 @@ from srpfl.flower import client_app, share_of
 from srpfl.models import Adapters, lora
 
 
-def adapted(seed: int = 0) -> nn.Module:
+def adapted(seed: int = 0, numbers: torch.dtype = torch.float32) -> nn.Module:
     torch.manual_seed(seed)
     backbone = srpfl.models.MLP(4, (8, 5), classes=3)
-    return lora(backbone, rank=2)
+    return lora(backbone.to(numbers), rank=2)
 
 
-def test_only_what_is_shared_and_trained_is_on_the_wire(tmp_path: Path) -> None:
+@pytest.mark.parametrize("numbers", [torch.float32, torch.bfloat16])
+def test_only_what_is_shared_and_trained_is_on_the_wire(
+    numbers: torch.dtype, tmp_path: Path
+) -> None:
     seen: list[set[str]] = []
-    federation = Federation(tmp_path, model=adapted(), algorithm=srpfl.FedRep(head_epochs=1))
+    model = adapted(numbers=numbers)
+    federation = Federation(tmp_path, model=model, algorithm=srpfl.FedRep(head_epochs=1))
     for client in range(3):
         node = federation.of(client)
 
@@ -32,6 +37,8 @@ def test_only_what_is_shared_and_trained_is_on_the_wire(tmp_path: Path) -> None:
             reply: Message = app(message, context)  # type: ignore[operator]
             for content in (message.content, reply.content):
                 seen.extend(set(record) for record in content.array_records.values())
+                for record in content.array_records.values():
+                    assert {array.dtype for array in record.values()} == {"float32"}
             return reply
 
         node.app = noting  # type: ignore[assignment]
@@ -43,10 +50,11 @@ def test_only_what_is_shared_and_trained_is_on_the_wire(tmp_path: Path) -> None:
     assert run.state.shared.keys() == seen[0]
 
 
-def test_a_node_with_another_backbone_refuses_to_train(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", [adapted(seed=1), adapted(numbers=torch.bfloat16)])
+def test_a_node_with_another_backbone_refuses_to_train(other: nn.Module, tmp_path: Path) -> None:
     federation = Federation(tmp_path, model=adapted(), participation=srpfl.FirstN(n=2))
-    other = replace(federation.experiment, model=adapted(seed=1))
-    federation.of(0).app = client_app(other, lambda context: share_of(tiny.data(), 0))
+    experiment = replace(federation.experiment, model=other)
+    federation.of(0).app = client_app(experiment, lambda context: share_of(tiny.data(), 0))
     run = federation.serve()
     assert all(set(record.participants) == {1, 2} for record in run.rounds)
     [refused, *_] = federation.events("refused")

@@ -34,6 +34,16 @@ def copied(module: nn.Module, still: Callable[[str], bool] | None = None) -> nn.
     return made
 
 
+def numbers_of(module: nn.Module) -> torch.dtype:
+    """The numbers that a model computes in, where nobody converts it.
+
+    >>> numbers_of(nn.Linear(2, 2).bfloat16())
+    torch.bfloat16
+    """
+    floats = (value.dtype for value in module.parameters() if value.is_floating_point())
+    return next(floats, torch.float32)
+
+
 def hash_of(fixed: Mapping[str, Tensor]) -> str:
     """A hash of all names, types, shapes and values; of nothing, an empty text.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from srpfl.errors import ConfigError
@@ -25,6 +26,12 @@ def state_of(model: nn.Module) -> Params:
     under several names (tied weights) is there once, under the first of them."""
     state = model.state_dict()
     return {name: state[name].detach().clone() for name in _first_names(model)}
+
+
+def _kept(value: Tensor) -> Tensor:
+    """A copy in which small steps are not lost: a half-precision model is trained in single."""
+    low = value.is_floating_point() and value.dtype.itemsize < 4
+    return value.detach().to(torch.float32 if low else value.dtype, copy=True)
 
 
 def _first_names(model: nn.Module) -> list[str]:
@@ -60,7 +67,7 @@ def split(model: nn.Module, personal: Predicate) -> Split:
     """
     check_ties(model, personal)
     fixed, state = fixed_of(model), model.state_dict()
-    free = {n: state[n].detach().clone() for n in _first_names(model) if n not in fixed}
+    free = {n: _kept(state[n]) for n in _first_names(model) if n not in fixed}
     return Split(*partition(free, personal), fixed, trainable(model))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from srpfl.core.backbone import numbers_of
 from srpfl.core.trees import gathered, mapped, take
 from srpfl.data.base import Federated, Samples, Transform
 from srpfl.data.padded import Padded
@@ -62,7 +63,7 @@ def precomputed(
     padded = isinstance(data.transform, Padded)
     # Not cut to a batch's longest here: all samples must have one length.
     plain = Transform(scale=False) if padded else data.transform
-    below, above = cut(model, _inputs(data.train(0), 0, plain, 2))
+    below, above = cut(model, _inputs(data.train(0), 0, plain, 2, numbers_of(model)))
     below.to(device)
     return Precomputed(
         getattr(data, "name", type(data).__name__),
@@ -78,13 +79,20 @@ def _through(
 ) -> Samples:
     parts = []
     for start in range(0, max(1, len(samples.y)), BATCH):
-        x = _inputs(samples, start, transform, BATCH)
+        x = _inputs(samples, start, transform, BATCH, numbers_of(below))
         with torch.no_grad():
             features = below(mapped(lambda tensor: tensor.to(device), x)).cpu()
-        parts.append(mapped(lambda tensor: tensor.numpy(), beside(features, x)))
+        parts.append(mapped(_array, beside(features, x)))
     return Samples(gathered(np.concatenate, parts), samples.y)
 
 
-def _inputs(samples: Samples, start: int, transform: Transform, count: int) -> object:
+def _inputs(
+    samples: Samples, start: int, transform: Transform, count: int, numbers: torch.dtype
+) -> object:
     some = take(samples.x, slice(start, start + count))
-    return transform.prepare(mapped(lambda array: torch.from_numpy(array.copy()), some))
+    return transform.prepare(mapped(lambda array: torch.from_numpy(array.copy()), some), numbers)
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    """NumPy has no bfloat16."""
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()

@@ -30,11 +30,13 @@ def head_module(model: nn.Module, own: Collection[str]) -> str | None:
     return owner if owner and is_plain_linear(model.get_submodule(owner)) else None
 
 
-def without_head(model: nn.Module, head: str, probe: Tree) -> nn.Module | None:
+def without_head(
+    model: nn.Module, head: str, probe: Tree, dtype: torch.dtype = torch.float32
+) -> nn.Module | None:
     """The model up to its head's inputs, or None where the head is not simply the last layer.
 
     Tried out on a few samples, so it holds for models of any make: the head must be called once,
-    and what it returns must be what the model returns.
+    and what it returns must be what the model returns. ``dtype`` is that of the samples.
     """
     calls: list[tuple[Tensor, Tensor]] = []
 
@@ -45,14 +47,14 @@ def without_head(model: nn.Module, head: str, probe: Tree) -> nn.Module | None:
         return None
     body = copied(model).eval()
     body.set_submodule(head, nn.Identity())
-    tried = copied(model).eval()
+    tried = copied(model).eval().to(dtype=dtype)
     tried.get_submodule(head).register_forward_hook(note)
     try:
         with torch.no_grad():
             outputs, _ = called(tried)({}, probe)
             if len(calls) != 1 or calls[0][1] is not outputs or calls[0][0].ndim < 2:
                 return None
-            features, _ = called(copied(body))({}, probe)
+            features, _ = called(copied(body).to(dtype=dtype))({}, probe)
     except Exception:  # whatever a model's own code asks of what its head returns
         return None
     return body if torch.equal(features, calls[0][0]) else None

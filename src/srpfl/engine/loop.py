@@ -46,7 +46,7 @@ class LoopEngine:
         self.precision, self.device = Precision.of(precision), torch.device(device)
         self.dtype = self.precision.kept
         net = with_noted_statistics(with_keyed_dropout(model))
-        self.model = net.to(device=self.device, dtype=self.dtype)
+        self.model = self.precision.placed(net, self.device)
         self.forward = self.precision.called(self.model, fixed_of(self.model))
         self.keys = key_names(self.model)
         self.data, self.task = joined(data), task

@@ -274,8 +274,9 @@ class Phases:
         if head is None:
             return self.whole
         if head not in self._views:
-            few = self.transform.prepare(take(x, slice(0, 2)), self.precision.kept)
-            body = without_head(self._clean, head, few)
+            low = self.precision.computed
+            few = self.transform.prepare(take(x, slice(0, 2)), low)
+            body = without_head(self._clean, head, few, low)
             forward = head_forward(head, self.precision)
             objective = Objective(forward, self.task, head=head)
             self._views[head] = None if body is None else View(objective, body, head)

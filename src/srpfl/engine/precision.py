@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from srpfl.core.split import Params
+from srpfl.core.split import Params, fixed_of
 from srpfl.core.trees import Tree, arguments, mapped
 from srpfl.engine.batchnorm import noting, statistics_names, taken
 from srpfl.engine.dropout import KeyedDropout
@@ -25,7 +25,8 @@ Forward = Callable[[Params, Tree], tuple[Any, Params]]
 
 @dataclass(frozen=True)
 class Precision:
-    """The numbers that parameters are kept in, and those that a forward pass is computed in."""
+    """The numbers that parameters are kept in, and those that a forward pass is computed in. What
+    nobody trains is kept in the latter: more would be lost in every pass, and take more memory."""
 
     kept: torch.dtype = torch.float32
     computed: torch.dtype = torch.float32
@@ -40,6 +41,14 @@ class Precision:
         if name not in PRECISIONS:
             raise unknown("precision", name, PRECISIONS)
         return PRECISIONS[name]
+
+    def placed(self, model: nn.Module, device: torch.device) -> nn.Module:
+        """An engine's own copy of a model, converted and moved to its device."""
+        low = fixed_of(model).keys() - set(statistics_names(model))
+        for name, value in [*model.named_parameters(), *model.named_buffers()]:
+            if value.is_floating_point():
+                value.data = value.data.to(self.computed if name in low else self.kept)
+        return model.to(device)
 
     def called(self, model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forward:
         """The model as a function of its parameters, in the numbers to compute in; outputs, and so

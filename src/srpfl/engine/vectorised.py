@@ -67,7 +67,7 @@ class VectorisedEngine:
         model = with_stackable_layers(with_noted_statistics(with_keyed_dropout(model)))
         if on_gpu(self.device):
             model = with_fused_convolutions(model)
-        self.model = model.to(device=self.device, dtype=self.precision.kept)
+        self.model = self.precision.placed(model, self.device)
         self.data, self.task = joined(data), task
         self.store = Store(self.data, self.device)
         fixed = fixed_of(self.model)

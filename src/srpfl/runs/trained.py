@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from srpfl.core.backbone import numbers_of
 from srpfl.core.slots import Slots, unpacked
 from srpfl.core.split import Params, state_of
 from srpfl.core.trees import Tree, mapped
@@ -39,7 +40,8 @@ class TrainedModel(nn.Module):
 
     def forward(self, x: Tree) -> Tensor:
         """What the network says of samples, which are tensors or arrays (or tuples or dicts)."""
-        prepared = self.transform.prepare(mapped(torch.as_tensor, x))
+        numbers = numbers_of(self.network)
+        prepared = self.transform.prepare(mapped(torch.as_tensor, x), numbers)
         if isinstance(prepared, Mapping):
             outputs: Tensor = self.network(**prepared)
         elif isinstance(prepared, tuple):
