@@ -118,6 +118,29 @@ def test_a_model_that_cannot_be_stacked_is_refused_by_the_name_of_the_layer() ->
         VectorisedEngine(Branching(), images(UNEQUAL))
 
 
+def test_a_model_that_writes_to_its_buffers_is_refused_by_their_name() -> None:
+    layer = nn.utils.spectral_norm(nn.Linear(768, 5))
+    with pytest.raises(ConfigError, match=r"that writes to its '1[.]weight_[uv]' by itself"):
+        VectorisedEngine(nn.Sequential(nn.Flatten(), layer), images(UNEQUAL))
+
+
+@pytest.mark.slow  # PyTorch's compiler takes seconds to load
+def test_what_a_model_has_compiled_is_stacked_as_it_was_written() -> None:
+    def model() -> nn.Module:
+        body = nn.Sequential(nn.Flatten(), nn.Linear(768, 6), nn.GELU())
+        torch.manual_seed(0)
+        for value in body.parameters():
+            nn.init.normal_(value, std=0.1)
+        return nn.Sequential(torch.compile(body, backend="eager"), nn.Linear(6, 4))  # type: ignore[arg-type]
+
+    case = replace(CASES["fedavg"], model=model)
+    stacked, alone = (
+        play(kind(model(), case.data(), precision="float64"), case, rounds=1)
+        for kind in (VectorisedEngine, LoopEngine)
+    )
+    assert distance(stacked, alone) < 1e-9
+
+
 def test_auto_falls_back_and_says_so() -> None:
     data = images(UNEQUAL)
     with pytest.warns(SrpflWarning, match=r"'body' \(Linear\).* one after another"):

@@ -22,7 +22,7 @@ from srpfl.engine.modes import set_modes
 from srpfl.engine.precision import STEP, called
 from srpfl.engine.steps import Batch, Carried, Objective, step_of_each, take_step
 from srpfl.engine.store import tensors
-from srpfl.engine.threads import one_thread
+from srpfl.engine.threads import one_thread, uncompiled
 from srpfl.errors import ConfigError
 from srpfl.task import Task
 
@@ -40,7 +40,7 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
     _check_samples_are_apart(net, data)
     at = _Entered(net)
     try:
-        with one_thread():
+        with one_thread(), uncompiled():
             for common in (False, True):
                 _try_step(net, data, task, common)
     except Exception as error:  # whatever PyTorch cannot do with the model
@@ -78,10 +78,10 @@ def _check_samples_are_apart(net: nn.Module, data: Federated) -> None:
     x = data.transform.prepare(_first_samples(data))
     versions = {name: value._version for name, value in told.items()}
     net.train()
-    with one_thread(), torch.no_grad():
+    with one_thread(), uncompiled(), torch.no_grad():
         (one, noted), (other, _) = (called(net)(told, take(x, pair)) for pair in ([0, 1], [0, 0]))
     own = sorted(noted.keys() - statistics_names(net))
-    own += [name for name in trainable(net) if told[name]._version != versions[name]]
+    own += [name for name in told if told[name]._version != versions[name]]
     if own:
         raise ConfigError(
             f"the vectorised engine cannot train a model that writes to its '{own[0]}' by "

@@ -1,7 +1,8 @@
-"""What PyTorch does for a whole process: its threads, its warnings."""
+"""What PyTorch does for a whole process: its threads, its warnings, its compiler."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,4 +27,16 @@ def quiet() -> Iterator[None]:
     from outside, and each client's own."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="RNN module weights are not part of single")
+        yield
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """What a model has compiled with ``torch.compile`` runs as it was written: a stack of clients
+    cannot go through compiled code, nor can a trace."""
+    if "torch._dynamo" not in sys.modules:  # then nothing is compiled, and to load it takes seconds
+        yield
+        return
+    config = torch._dynamo.config
+    with torch.compiler.set_stance("force_eager"), config.patch(error_on_nested_fx_trace=False):
         yield

@@ -34,7 +34,7 @@ from srpfl.engine.scoring import full_gradients, scores
 from srpfl.engine.stackable import check_rule, check_stackable
 from srpfl.engine.steps import filled, flat, part_of
 from srpfl.engine.store import Held, Part, Store
-from srpfl.engine.threads import one_thread, quiet
+from srpfl.engine.threads import one_thread, quiet, uncompiled
 from srpfl.task import Classification, Task
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class VectorisedEngine:
     ) -> list[list[T]]:
         """All clients of the jobs, as many at a time as memory holds."""
         answers: list[list[T]] = [[] for _ in jobs]
-        with one_thread(), self.precision.switched(), quiet():
+        with one_thread(), self.precision.switched(), quiet(), uncompiled():
             for group in alike(dict(enumerate(jobs))):
                 left = members(group)
                 for plan in group[left[0].job].plans if left else ():
