@@ -12,6 +12,7 @@ from torch.utils.data import TensorDataset
 
 import srpfl
 from srpfl.data import Transform, from_arrays, from_datasets, from_frame, from_hub
+from srpfl.errors import DataError
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 4))
@@ -140,3 +141,26 @@ def test_the_hub_without_a_network_is_a_sentence(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(srpfl.SrpflError, match="Hub"):
         from_hub("nobody/nothing")
+
+
+@pytest.mark.parametrize("nobody", [None, float("nan"), pandas.NA, pandas.NaT])
+def test_a_row_of_nobody_is_not_another_client(nobody: Any) -> None:
+    owners = ["a", "a", nobody, "b", "b", "b"]
+    with pytest.raises(DataError, match="row 2 has no client"):
+        from_arrays(np.ones((6, 2)), [0, 1] * 3, np.array(owners, dtype=object))
+    table = pandas.DataFrame({"who": owners, "a": range(6), "kind": [0, 1] * 3})
+    with pytest.raises(DataError, match="row 2 has no client"):
+        from_frame(table, client="who", label="kind")
+    with pytest.raises(DataError, match="row 0 has no client"):
+        from_arrays(np.ones((2, 2)), [0, 1], [np.nan, 1.0])
+
+
+def test_what_is_no_table_of_columns_is_a_sentence() -> None:
+    with pytest.raises(DataError, match="takes a table of pandas or polars, not \\[1, 2\\]"):
+        from_frame([1, 2], client="who", label="kind")
+    with pytest.raises(DataError, match="has several columns 'a'"):
+        from_frame(pandas.concat([frame(), frame()], axis=1), client="who", label="kind")
+    with pytest.raises(DataError, match="one name or number for each row"):
+        from_arrays(np.ones((2, 2)), [0, 1], [[0, 1], [0, 1]])
+    with pytest.raises(DataError, match="a row for each sample"):
+        from_arrays(np.float32(1), [0, 1], [0, 1])

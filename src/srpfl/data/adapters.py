@@ -64,6 +64,7 @@ def from_arrays(
             raise DataError(f"x has {rows} rows and {what} has {len(values)}: they must be equal")
     if not rows:
         raise DataError("there are no samples")
+    _check_owners(owners)
     names, numbers = np.unique(_sortable(owners), return_inverse=True)
     train, tested = _parts(numbers, names, test)
     pool = Samples(x, labels)
@@ -99,6 +100,9 @@ def from_frame(
             "or make one with pandas.DataFrame"
         )
     columns = [str(column) for column in frame.columns]
+    if len(set(columns)) < len(columns):
+        twice = next(column for column in columns if columns.count(column) > 1)
+        raise DataError(f"the table has several columns '{twice}': rename or drop all but one")
     mark = [test] if isinstance(test, str) else []
     wanted = [*(features or ()), client, label, *mark]
     if missing := [column for column in wanted if column not in columns]:
@@ -189,8 +193,25 @@ def _array(values: Any) -> NDArray[Any]:
         ) from error
 
 
+def _check_owners(owners: NDArray[Any]) -> None:
+    """Refuse rows of nobody: they would be taken for another client's."""
+    if owners.ndim != 1:
+        raise DataError("client must be one name or number for each row of x")
+    missing = next((row for row, each in enumerate(owners.tolist()) if _is_missing(each)), None)
+    if missing is not None:
+        raise DataError(f"row {missing} has no client: fill it in, or leave the row out")
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value stands for none, as NumPy and pandas write it."""
+    strange = type(value).__name__ in ("NAType", "NaTType")  # which cannot be compared
+    return value is None or strange or value != value  # NaN is not equal to itself
+
+
 def _numbers(values: Any) -> NDArray[Any]:
     array = _array(values)
+    if not array.ndim:
+        raise DataError(f"x must have a row for each sample, not {shown(values)}")
     if array.dtype == np.float64:
         return array.astype(np.float32)
     if array.dtype.kind in TEXT:
