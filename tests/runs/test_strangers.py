@@ -243,3 +243,9 @@ def test_reading_many_times(forgery, runs, in_memory, trial) -> None:
 @settings(some, max_examples=50)
 def test_going_on_many_times(forgery, runs, in_memory, trial) -> None:
     check_going_on(forgery, runs, in_memory / "gone on with")
+
+
+def test_a_name_is_never_longer_than_a_picture_can_show(runs, tmp_path: Path) -> None:
+    folder = copy_of(runs["auto"], tmp_path / "run")
+    forge(folder, "config", lambda told: {**told, "name": "ab " * 20_000})
+    assert len(srpfl.Run.load(folder).name) < 250

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from srpfl.algorithms.base import Algorithm
 
 
+LONGEST = 200  # characters of a name
+
+
 @dataclass(frozen=True)
 class Point:
     """One evaluation."""
@@ -102,7 +105,9 @@ class Results:
 
     @property
     def name(self) -> str:
-        return printable(str(self.config["name"]))
+        """What the run is called; a text of a stranger's is cut, for pictures are drawn with it."""
+        name = printable(str(self.config["name"]))
+        return name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
 
     @property
     def headline(self) -> str:
