@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from flwr.app import Message
+from flwr.app import Error, Message
 
 import srpfl
 import tiny
@@ -59,12 +59,19 @@ class Forger:
             for message in mine
             for letter in [*wanted, "m1", "m99999", message.metadata.reply_to_message_id]
         ]
+        forged += [
+            self.to(letter, Message(Error(5, "gone"), reply_to=message))
+            for message in mine
+            for letter in wanted
+            if letter != message.metadata.reply_to_message_id
+        ]
         self.forged += len(forged)
         return [*forged, *found, *forged]
 
     def to(self, letter: str, message: Message) -> Message:
         other = copy.deepcopy(message)
         other.metadata.__dict__["_reply_to_message_id"] = letter
+        other.metadata.__dict__["_src_node_id"] = self.node
         return other
 
 

@@ -150,6 +150,17 @@ def test_a_grid_that_raises_for_one_reply_still_gives_the_others() -> None:
     assert [(reply.to, bool(reply.malformed)) for reply in replies] == [("m", False), ("bad", True)]
 
 
+def test_another_node_cannot_push_an_answer_aside() -> None:
+    """Both come, each with its node's name: who was asked is known elsewhere."""
+    line = Line()
+    line.add("a", answer())
+    line.add("b", answer(loss=2.0))
+    forged = line.trees["b"][0].metadata
+    forged.reply_to_message_id, forged.src_node_id = "a", 9
+    replies = parcels(line).pull(["a", "b"])
+    assert {(reply.to, reply.node) for reply in replies} == {("a", 7), ("a", 9)}
+
+
 def plain_objects(many: int) -> dict[str, bytes]:
     """A reply whose many small records would take far more memory than bytes."""
     body = b"\x0a\x00" * 100_000

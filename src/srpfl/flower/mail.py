@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from srpfl.flower.parcels import Parcels, Reply
 from srpfl.flower.wire import DOING, HELLO
 
+SUPERLINK = 1  # the node in whose name the SuperLink answers
 SPARE = 3600.0  # a letter stays valid so much longer than the answer is of use
 QUIET = 20.0  # seconds of silence that are nothing unusual, whatever the others take
 SLOW = 4.0  # nor is it unusual to take so many times as long as the others
@@ -43,6 +44,12 @@ class Letter:
     def asks(self) -> bool:
         """Whether it only asks something, so that the client is not at work because of it."""
         return self.kind in (HELLO, DOING)
+
+
+def _may_answer(reply: Reply, letter: Letter) -> bool:
+    """The node that was asked, or the SuperLink for one that is gone: an error in its own name. 0
+    is nobody: what cannot be read does not say who sent it."""
+    return reply.node in (letter.node, 0) or (bool(reply.error) and reply.node == SUPERLINK)
 
 
 class Mail:
@@ -97,8 +104,7 @@ class Mail:
         # Questions come last: what was sent before such an answer is not lost if it is here too.
         for reply in sorted(self._pulled(), key=self._is_question):
             letter = self._open.get(reply.to) or self._lost.get(reply.to)
-            # The SuperLink itself answers for nodes that are gone: an error, in its own name.
-            if letter is None or (not reply.error and reply.node != letter.node and reply.node):
+            if letter is None or not _may_answer(reply, letter):
                 strange.append(reply)
                 continue
             if self._close(reply.to) and not letter.asks:

@@ -61,24 +61,25 @@ class Parcels:
         self._grid, self._now = grid, now
         self.limit = limit  # bytes that a reply may have
         self._client = _client_of(grid, limit)
-        self._coming: dict[str, _Parcel] = {}
+        self._coming: dict[tuple[str, int], _Parcel] = {}  # by letter, and who answers it
 
     def pull(self, ids: Sequence[str]) -> list[Reply]:
         """The replies that are here by now."""
         if self._client is None:
             return list(self._pull_whole(ids))
-        open_ = [number for number in ids if number not in self._coming]
-        if open_:
+        coming = {to for to, _ in self._coming}
+        if open_ := [number for number in ids if number not in coming]:
             for parcel in self._announced(open_):
-                self._coming[parcel.to] = parcel
+                self._coming[parcel.to, parcel.node] = parcel
         done = [reply for parcel in list(self._coming.values()) if (reply := self._fetch(parcel))]
         for reply in done:
-            self.forget(reply.to)
+            del self._coming[reply.to, reply.node]
         return done
 
     def forget(self, to: str) -> None:
         """Nobody waits any longer for the reply to this message."""
-        self._coming.pop(to, None)
+        for key in [key for key in self._coming if key[0] == to]:
+            del self._coming[key]
 
     def _announced(self, ids: Sequence[str]) -> Iterator[_Parcel]:
         from flwr.proto.runtime_pb2 import PullAppMessagesRequest
