@@ -188,6 +188,7 @@ def test_what_is_said_of_privacy_is_what_the_study_gives() -> None:
     for row in costs["rows"]:
         share, total = row["seconds"] / costs["local"], sum(row["bytes"].values())
         assert f"| {row['members']} | {row['seconds']:.3f} | {share:.1f} | {total:,} |" in text
+    assert f"a local update of {costs['local']:.3f} s" in text
     for row in costs["clocks"]:
         how = "masked" if row["masks"] else "plain"
         times = " | ".join(f"{time:.1f}" for time in row["time"].values())
