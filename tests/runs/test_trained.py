@@ -47,9 +47,10 @@ def test_who_never_took_part_is_named(tmp_path: Path) -> None:
     run = tiny.simulate(participation=srpfl.FirstN(n=1), rounds=1, out=tmp_path / "run")
     other = next(client for client in range(6) if not run.parts.took_part(client))  # type: ignore[union-attr]
     loaded = srpfl.Run.load(tmp_path / "run")
-    for ask in (run.model_of, run.module_of):
-        with pytest.warns(srpfl.SrpflWarning, match=f"client {other} never took part"):
+    for ask in (run.model_of, run.module_of, loaded.model_of):
+        with pytest.warns(srpfl.SrpflWarning, match=f"client {other} never took part") as said:
             ask(other)
+        assert said[0].filename == __file__  # the line that asked
     with pytest.warns(srpfl.SrpflWarning, match="never took part"):
         again = loaded.module_of(other, model=tiny.model())
     with pytest.warns(srpfl.SrpflWarning, match="never took part"):

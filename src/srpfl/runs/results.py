@@ -192,7 +192,8 @@ class Results:
     def model_of(self, client: int) -> Params:
         """The weights of a client's own model, by name: the shared part with its personal part.
 
-        From memory, or from the run's folder. :meth:`module_of` has them in a network.
+        From memory, or from the run's folder, which has the shared part alone of a client that
+        never took part. :meth:`module_of` has them in a network.
         """
         self._check_client(client)
         if self.state is not None and self.parts is not None:
@@ -200,6 +201,8 @@ class Results:
                 untrained(client)
             return combine(self.state.shared, self.parts.of(client))
         found = self._read(client)
+        if not found.took_part and self._algorithm(found).personalises:
+            untrained(client)
         return combine(found.shared, found.personal)
 
     def module_of(

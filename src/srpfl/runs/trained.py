@@ -133,5 +133,5 @@ def untrained(client: int) -> None:
         f"client {client} never took part in this run, so its personal part is the untrained one: "
         "take a client that did, or train this part on the client's data",
         SrpflWarning,
-        stacklevel=4,
+        stacklevel=3,  # the line that asked the run for it
     )
