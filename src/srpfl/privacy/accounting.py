@@ -21,6 +21,7 @@ from srpfl.algorithms.private import Private
 from srpfl.algorithms.summed import SecurePrivate
 from srpfl.errors import ConfigError
 from srpfl.runs.files import EVENTS, read_lines
+from srpfl.runs.room import Room, largest
 
 if TYPE_CHECKING:
     from srpfl.runs.results import Results
@@ -93,7 +94,8 @@ def _revealed(folder: Path | None) -> int:
     """How often a server under masks has asked for what reveals a sum, as it noted beforehand."""
     if folder is None or not (folder / EVENTS).exists():
         return 0
-    return sum(b'"what": "revealed"' in line for line in read_lines(folder / EVENTS))
+    there = read_lines(folder / EVENTS, Room(largest()))
+    return sum(b'"what": "revealed"' in line for line in there)
 
 
 def _noise(config: Mapping[str, Any]) -> float:
