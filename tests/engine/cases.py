@@ -33,7 +33,7 @@ from srpfl.data.base import Pooled, Samples, Transform
 from srpfl.engine.base import GRADIENT, Engine, Job
 from srpfl.engine.steps import filled, flat
 from srpfl.loop.simulation import finisher_of
-from srpfl.models import MLP, LeNet5
+from srpfl.models import MLP, LeNet5, recomputed
 from srpfl.participation import Answer
 from srpfl.task import Classification, MultiLabel, NextToken, Regression, Task
 
@@ -199,6 +199,9 @@ CASES = {
         lstm, FedAvg(batch_size=5), make=zoo.text, task=NextToken(metric="perplexity")
     ),
     "fedrep-attention": Case(zoo.seeded(zoo.Attending), fedrep, make=zoo.text, task=NextToken()),
+    "fedrep-recomputed": Case(
+        zoo.seeded(lambda: recomputed(zoo.Attending())), fedrep, make=zoo.text, task=NextToken()
+    ),
     "fedper-tied-bytes": Case(
         zoo.seeded(zoo.Tied),
         FedPer(batch_size=5, personal=["mix"]),

@@ -11,7 +11,8 @@ from torch import nn
 
 import srpfl
 from models.test_lora import check_shared, sentences
-from srpfl.models import Adapters, lora
+from srpfl.errors import ConfigError
+from srpfl.models import Adapters, lora, recomputed
 
 transformers = pytest.importorskip("transformers", reason="needs transformers: srpfl[hf]")
 
@@ -50,6 +51,18 @@ def test_a_transformers_model_is_stacked_masks_and_dropout_included(dropout: flo
     check_shared(*(played(model, ["classifier"], engine) for engine in ("loop", "vectorised")))
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of transformers, when it is switched on
+def test_blocks_are_computed_again_in_a_stack_and_transformers_own_way_is_refused() -> None:
+    model = lora(bert(0.1), rank=2, targets=["query", "value"])
+    again = played(recomputed(model, "layer"), ["classifier"], "vectorised")
+    check_shared(played(model, ["classifier"], "loop"), again)
+    own = bert()
+    own.gradient_checkpointing_enable()
+    with pytest.raises(ConfigError, match=r"use srpfl\.models\.recomputed"):
+        played(lora(own, rank=2), ["classifier"], "loop")
+
+
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # PEFT's own use
 def test_adapters_of_peft_are_recognised_and_stacked() -> None:
     peft = pytest.importorskip("peft", reason="needs peft: pip install peft")
@@ -85,6 +98,7 @@ def test_a_real_pretrained_model_learns_and_stays_as_it_is() -> None:
         algorithm=srpfl.FedRep(head_epochs=5, personal="classifier", rule=srpfl.SGD(lr=0.5)),
         rounds=1,
         engine="vectorised",
+        pretrained=True,  # transformers draws its heads in a way of its own
     )
     assert run.accuracy[-1].mean == 1.0
     assert sum(value.numel() for value in run.state.shared.values()) == 2 * 4 * 384

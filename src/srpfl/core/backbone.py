@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+RECOMPUTED = "recomputed"  # marks a block whose inner results engines need not keep
+
 
 def copied(module: nn.Module, still: Callable[[str], bool] | None = None) -> nn.Module:
     """A copy whose frozen parameters are new ones over the same memory: a backbone is there once,

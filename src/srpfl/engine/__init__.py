@@ -10,6 +10,7 @@ from torch import nn
 
 from srpfl.data.base import Federated
 from srpfl.engine.base import Engine, Job, Local, Score
+from srpfl.engine.fit import check_gradient
 from srpfl.engine.fitting import FittingEngine, stacks
 from srpfl.engine.loop import LoopEngine
 from srpfl.engine.precision import Precision
@@ -35,6 +36,7 @@ def make_engine(
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)
     Precision.of(precision)
+    check_gradient(model, data)
     if name == "ray":
         return _on_ray(model, data, task=task, device=device, precision=precision)
     where = chosen_device(device)

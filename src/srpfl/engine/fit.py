@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from srpfl.core.split import Params, nothing, split, trainable
 from srpfl.core.trees import Tree, arguments, form, gathered, leaves, take
 from srpfl.data.base import Federated, Samples
 from srpfl.engine.batchnorm import with_noted_statistics
@@ -18,6 +19,12 @@ from srpfl.engine.store import tensors
 from srpfl.engine.threads import one_thread
 from srpfl.errors import ConfigError
 from srpfl.task import Task
+
+CHECKPOINTED = (
+    "the model computes parts of itself again in the backward pass, with other weights than it was "
+    "called with (torch.utils.checkpoint, or gradient_checkpointing_enable): switch that off, and "
+    "use srpfl.models.recomputed(model) to save memory"
+)
 
 
 class Probe(NamedTuple):
@@ -56,6 +63,38 @@ def check_fit(model: nn.Module, data: Federated, task: Task) -> None:
             f"{type(task).__name__} cannot take the model's outputs for labels of shape "
             f"{tuple(two.y.shape[1:])}: {reason(error)}"
         ) from error
+
+
+def check_gradient(model: nn.Module, data: Federated) -> None:
+    """Refuse a model that cannot be differentiated, or whose gradient is not that of the weights
+    it is called with: what PyTorch's checkpoints compute again sees the model's own."""
+    x, plain, other = probe(data).x, ready(model), ready(model)
+    given = split(plain, nothing).shared
+    names = sorted(trainable(plain))
+    for name in names:
+        other.get_parameter(name).data.add_(1.0)
+    try:
+        with one_thread(), torch.random.fork_rng(devices=[]):
+            _total(plain, {}, x).backward()  # type: ignore[no-untyped-call]
+            wanted = [plain.get_parameter(name).grad for name in names]
+            leaf = [given[name].requires_grad_() for name in names]
+            found = torch.autograd.grad(_total(other, given, x), leaf, allow_unused=True)
+    except Exception as error:  # whatever PyTorch cannot do with the model
+        if "torch.utils.checkpoint" in str(error):
+            raise ConfigError(CHECKPOINTED) from error
+        raise ConfigError(f"the model's gradient cannot be computed: {reason(error)}") from error
+    for mine, yours in zip(found, wanted, strict=True):
+        one, two = (torch.zeros(()) if grad is None else grad for grad in (mine, yours))
+        if not torch.allclose(one, two, equal_nan=True):
+            raise ConfigError(CHECKPOINTED)
+
+
+def _total(net: nn.Module, given: Params, x: Tree) -> Tensor:
+    """A number that depends on all outputs."""
+    torch.manual_seed(0)
+    outputs, _ = called(net)({**given, STEP: torch.zeros((), dtype=torch.int64)}, x)
+    start = torch.zeros((), requires_grad=True)
+    return sum((t.square().sum() for t in leaves(outputs) if t.is_floating_point()), start)
 
 
 def reason(error: Exception) -> str:

@@ -56,9 +56,9 @@ class Functions(TorchFunctionMode):
     which would know neither stacks nor this mode.
     """
 
-    def __init__(self, key: Tensor | None = None) -> None:
+    def __init__(self, key: Tensor | None = None, uses: int = 0) -> None:
         super().__init__()
-        self.key, self.uses = key, 0
+        self.key, self.uses = key, uses
 
     def __torch_function__(
         self,

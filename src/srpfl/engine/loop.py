@@ -24,6 +24,7 @@ from srpfl.engine.dropout import key_names, with_keyed_dropout
 from srpfl.engine.fit import draws_itself
 from srpfl.engine.modes import set_modes
 from srpfl.engine.precision import STEP, Precision
+from srpfl.engine.recomputed import with_recomputed_blocks
 from srpfl.engine.store import tensors
 from srpfl.engine.threads import one_thread, quiet
 from srpfl.task import Classification, Task, summed
@@ -45,7 +46,7 @@ class LoopEngine:
     ) -> None:
         self.precision, self.device = Precision.of(precision), torch.device(device)
         self.dtype = self.precision.kept
-        net = with_noted_statistics(with_keyed_dropout(model))
+        net = with_recomputed_blocks(with_noted_statistics(with_keyed_dropout(model)))
         self.model = self.precision.placed(net, self.device)
         self.forward = self.precision.called(self.model, fixed_of(self.model))
         self.keys = key_names(self.model)

@@ -16,6 +16,7 @@ from srpfl.core.trees import Tree, arguments, mapped
 from srpfl.engine.batchnorm import noting, statistics_names, taken
 from srpfl.engine.dropout import KeyedDropout
 from srpfl.engine.functions import Functions
+from srpfl.engine.recomputed import Recomputed
 from srpfl.errors import unknown
 
 STEP = "key of the step"  # under which a pass is given the key of its random choices
@@ -103,6 +104,7 @@ def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forwa
     fixed = dict(fixed or {})
     layers = [module for module in model.modules() if isinstance(module, KeyedDropout)]
     norms = noting(model)
+    blocks = [module for module in model.modules() if isinstance(module, Recomputed)]
 
     def forward(params: Params, x: Tree) -> tuple[Any, Params]:
         for layer in layers:
@@ -111,7 +113,9 @@ def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forwa
         given = {**fixed, **params}
         key = given.pop(STEP, None)
         before = dict(given)
-        with Functions(key):
+        with Functions(key) as functions:
+            for block in blocks:
+                block.functions = functions
             outputs = functional_call(model, given, args, named)
         # A model may set its buffers by itself: PyTorch leaves the new ones where it took the old.
         own = {n: value.detach() for n, value in given.items() if value is not before[n]}

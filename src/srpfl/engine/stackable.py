@@ -20,6 +20,7 @@ from srpfl.engine.hugging_face import let_masks_be_stacked
 from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.modes import set_modes
 from srpfl.engine.precision import STEP, called
+from srpfl.engine.recomputed import with_recomputed_blocks
 from srpfl.engine.steps import Batch, Carried, Objective, step_of_each, take_step
 from srpfl.engine.store import tensors
 from srpfl.engine.threads import one_thread, uncompiled
@@ -36,7 +37,7 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
             "engine='loop' or 'workers'"
         )
     let_masks_be_stacked()
-    net = with_stackable_layers(ready(model))
+    net = with_recomputed_blocks(with_stackable_layers(ready(model)))
     _check_samples_are_apart(net, data)
     at = _Entered(net)
     try:

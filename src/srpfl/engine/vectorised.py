@@ -30,6 +30,7 @@ from srpfl.engine.fit import drops_by_function
 from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.phases import Phases
 from srpfl.engine.precision import Precision
+from srpfl.engine.recomputed import with_recomputed_blocks
 from srpfl.engine.scoring import full_gradients, scores
 from srpfl.engine.stackable import check_rule, check_stackable
 from srpfl.engine.steps import filled, flat, part_of
@@ -67,6 +68,7 @@ class VectorisedEngine:
         model = with_stackable_layers(with_noted_statistics(with_keyed_dropout(model)))
         if on_gpu(self.device):
             model = with_fused_convolutions(model)
+        model = with_recomputed_blocks(model)
         self.model = self.precision.placed(model, self.device)
         self.data, self.task = joined(data), task
         self.store = Store(self.data, self.device)

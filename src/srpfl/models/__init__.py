@@ -8,6 +8,7 @@ from srpfl.models.lenet import LeNet5
 from srpfl.models.lora import Adapters, lora, merged
 from srpfl.models.mlp import MLP
 from srpfl.models.mobilenet import MobileNet
+from srpfl.models.recomputed import recomputed
 from srpfl.models.resnet import ResNet
 from srpfl.models.vgg import VGG
 
@@ -23,4 +24,5 @@ __all__ = [
     "ResNet",
     "lora",
     "merged",
+    "recomputed",
 ]
