@@ -156,7 +156,7 @@ def test_a_row_of_nobody_is_not_another_client(nobody: Any) -> None:
 
 
 def test_what_is_no_table_of_columns_is_a_sentence() -> None:
-    with pytest.raises(DataError, match="takes a table of pandas or polars, not \\[1, 2\\]"):
+    with pytest.raises(DataError, match="takes a data frame, not \\[1, 2\\]"):
         from_frame([1, 2], client="who", label="kind")
     with pytest.raises(DataError, match="has several columns 'a'"):
         from_frame(pandas.concat([frame(), frame()], axis=1), client="who", label="kind")
