@@ -185,18 +185,9 @@ def drafts(folder: Path) -> list[Path]:
         for place in (folder, folder / CHECKPOINTS, folder / PERSONAL)
         if folder_at(place)
         for entry in place.iterdir()
-        if not entry.is_symlink() and (DRAFT_NAME.fullmatch(entry.name) or _hollow(entry))
+        if DRAFT_NAME.fullmatch(entry.name) and not entry.is_symlink()
     )
 
-
-def _hollow(entry: Path) -> bool:
-    """Whether this is a checkpoint of which a loss of power has left the folder alone."""
-    return (
-        entry.parent.name == CHECKPOINTS
-        and CHECKPOINT_NAME.fullmatch(entry.name) is not None
-        and entry.is_dir()
-        and all(DRAFT_NAME.fullmatch(inner.name) for inner in entry.iterdir())
-    )
 
 
 def remove_checkpoint(place: Path) -> None:
