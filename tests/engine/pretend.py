@@ -128,6 +128,7 @@ def registered() -> torch.library.Library:
     """What ``torch.tensor(numbers, device="pretend")`` is made of: no mode sees it. Not done before
     it is needed, because a process that has such a device cannot be forked any more."""
     registration._setup_privateuseone_for_python_backend(NAME)
+    getattr(torch, NAME).get_amp_supported_dtype = list  # asked for when blocks are computed again
     library = torch.library.Library("aten", "IMPL")
 
     def empty_strided(size: Any, stride: Any, *, dtype: Any = None, **_rest: Any) -> OnDevice:
