@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import sys
 import tempfile
 from collections import Counter
@@ -59,7 +60,9 @@ def counts(trials: int = 20) -> dict[str, int]:
     from faults.test_options import EACH, NAMES
     from faults.test_power import CASES, LOSSES, TIMES
     from runs.test_crash import CHOICES, TRIALS, Disk
+    from srpfl.runs import folder as folders
 
+    folders.FIRST_WAIT = math.inf  # a slow machine would wait for the disk on the way
     disk = Disk()
     with disk.watched(), tempfile.TemporaryDirectory() as folder:
         tiny.simulate(out=Path(folder) / "run", **CHOICES)
