@@ -91,7 +91,7 @@ def test_the_deployments_table_is_that_of_its_records() -> None:
         assert f"{row}| {time:.0f} s | {point.time / time:.2f} |" in text
 
 
-@pytest.mark.parametrize("name", ["listed", "drawn-7000", "told", "before", "flat"])
+@pytest.mark.parametrize("name", ["listed", "drawn-7000", "told", "flat"])
 def test_what_is_said_of_auto_is_what_its_study_gives(name: str) -> None:
     from srpfl.studies import auto_cells
 
