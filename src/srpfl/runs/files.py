@@ -189,7 +189,6 @@ def drafts(folder: Path) -> list[Path]:
     )
 
 
-
 def remove_checkpoint(place: Path) -> None:
     """Remove a checkpoint by one rename, so that no half of it is ever found. What others have put
     into it stays, and so does its folder."""
