@@ -155,3 +155,32 @@ def test_a_run_is_tracked_by_the_command(tmp_path: Path) -> None:
     assert (tmp_path / "logs" / "mlflow.db").exists()
     refused = srpfl("run", *SMALL, "--track", "tensorbord", cwd=tmp_path, fails=True)
     assert "did you mean 'tensorboard'?" in refused.stderr
+
+
+LOST = """
+import os, signal, sys, time
+import srpfl.cli as cli
+
+class Dropped:
+    def __del__(self):  # what is raised here is told and forgotten
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0)
+
+def app():
+    Dropped()
+    print("goes on", flush=True)
+    time.sleep(60)
+
+cli.app, cli.AGAIN = app, 1
+signal.signal(signal.SIGINT, signal.default_int_handler)
+cli.main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs alarms")
+def test_a_lost_ctrl_c_comes_again() -> None:
+    told = [sys.executable, "-c", LOST]
+    done = subprocess.run(told, capture_output=True, text=True, timeout=30)
+    assert done.stdout == "goes on\n"
+    assert done.returncode == 130
+    assert done.stderr.endswith("srpfl: stopped\n")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +28,7 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130  # the code that a command ends with after Ctrl-C
+AGAIN = 20  # seconds after which a Ctrl-C that had no effect is sent again
 TRACEBACK = "SRPFL_TRACEBACK"  # in the environment: show where an error comes from
 
 # Each is a module of that name here, with a function of that name in it, or a group of commands.
@@ -79,7 +82,8 @@ def main() -> None:
     code of the user's own."""
     warnings.showwarning = _warned(warnings.showwarning)
     try:
-        app()
+        with _insistent():
+            app()
     except SrpflError as error:
         if os.environ.get(TRACEBACK):
             raise
@@ -100,3 +104,27 @@ def main() -> None:
             raise
         print(f"srpfl: {told(error)}; {TRACEBACK}=1 shows the way there", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+@contextlib.contextmanager
+def _insistent() -> Iterator[None]:
+    """A Ctrl-C comes again while the command goes on all the same: Python drops what is raised
+    where nothing may be, in a destructor for one."""
+
+    def interrupt(*_: object) -> None:
+        signal.alarm(AGAIN)
+        raise KeyboardInterrupt
+
+    ours = threading.current_thread() is threading.main_thread()
+    usual = ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or sys.platform == "win32":  # which has no alarms
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGALRM, before)
