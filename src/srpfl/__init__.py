@@ -78,6 +78,8 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time __getattr__ find
     from srpfl.loop.watchers import Watcher
     from srpfl.participation import (
         Auto,
+        Budgeted,
+        Compass,
         Deadline,
         DivFL,
         Doubling,
@@ -115,9 +117,11 @@ __all__ = [
     "ActPerFL",
     "Adam",
     "Auto",
+    "Budgeted",
     "CA2FLRep",
     "Classification",
     "Clipped",
+    "Compass",
     "Corrected",
     "Dapper",
     "Deadline",
