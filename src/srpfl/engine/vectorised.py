@@ -33,7 +33,7 @@ from srpfl.engine.precision import Precision
 from srpfl.engine.recomputed import with_recomputed_blocks
 from srpfl.engine.scoring import full_gradients, scores
 from srpfl.engine.stackable import check_rule, check_stackable
-from srpfl.engine.steps import filled, flat, part_of
+from srpfl.engine.steps import part_of
 from srpfl.engine.store import Held, Part, Store
 from srpfl.engine.threads import one_thread, quiet, uncompiled
 from srpfl.task import Classification, Task
@@ -271,9 +271,16 @@ def finished(
 
 
 def rows_of(stacked: Any, count: int) -> list[Any]:
-    """The same nesting for each client; tensors are parted all at once."""
-    columns = [tensor.unbind() for tensor in flat(stacked)]
-    return [filled(stacked, row) for _, *row in zip(range(count), *columns, strict=True)]
+    """The same nesting for each client; tensors are parted all at once, and nested by the column,
+    not client by client."""
+    if isinstance(stacked, Tensor):
+        return list(stacked.unbind())
+    values = stacked.values() if isinstance(stacked, dict) else stacked
+    columns = [rows_of(value, count) for value in values]
+    rows = list(zip(*columns, strict=True)) if columns else [()] * count
+    if isinstance(stacked, dict):
+        return [dict(zip(stacked, row, strict=True)) for row in rows]
+    return [type(stacked)(*row) for row in rows] if hasattr(stacked, "_fields") else rows
 
 
 def _stacked(parts: Sequence[Params]) -> Params:
