@@ -20,7 +20,9 @@ FILE = Path(__file__).parents[2] / "src" / "srpfl" / "engine" / "guardian.py"
 # An orphan in a session of its own without an environment, and an innocent child. Both tell their
 # numbers, a line in one piece; then who started them waits, with a forked copy that outlives it.
 SCRIPT = f"""
-import importlib.util, os, subprocess, sys, time
+import importlib.util, os, signal, subprocess, sys, time
+for ignored in (signal.SIGHUP, signal.SIGINT):  # as a job in the background has them
+    signal.signal(ignored, signal.SIG_DFL)
 told = importlib.util.spec_from_file_location("guardian", {str(FILE)!r})
 guardian = importlib.util.module_from_spec(told)
 told.loader.exec_module(guardian)

@@ -145,7 +145,7 @@ def test_the_task_is_the_datas_own_unless_one_is_named(run: Run) -> None:
     assert run(*own, "--set", "task.metric=mae")["metric"] == "mae"
     assert run(*own, "--task", "Regression", "--set", "task.metric=r2")["metric"] == "r2"
     refused = run(*own, "--task", "classification", fails=True)
-    assert "labels must be whole numbers" in refused
+    assert "labels must be the numbers of classes" in refused
 
 
 def test_data_without_a_recipe_get_a_model_that_fits_their_task(run: Run) -> None:
