@@ -176,13 +176,16 @@ def test_the_tables_of_digits_are_those_of_the_study(study: str) -> None:
 
 def test_what_is_said_of_privacy_is_what_the_study_gives() -> None:
     text = (ROOT / "docs" / "privacy.md").read_text()
-    rows = json.loads((ROOT / "results" / "privacy" / "privacy.json").read_text())["rows"]
-    for policy in ("fedrep", "srpfl", "auto"):
+    found = json.loads((ROOT / "results" / "privacy" / "privacy.json").read_text())
+    rows = [*found["rows"], *found["starts"]]
+    assert f"`CLIP` {found['clip']:g}, δ = 1e-5, three seeds" in " ".join(text.split())
+    assert len({row["seed"] for row in rows}) == 3
+    for policy in ("fedrep", "srpfl", "auto", "srpfl, n0 = 188"):
         by_epsilon: dict[str, list[float]] = {}
         for row in rows:
             if row["policy"] == policy:
                 by_epsilon.setdefault(row["wanted"], []).append(row["accuracy"])
-        cells = " | ".join(f"{100 * fmean(found):.1f} %" for found in by_epsilon.values())
+        cells = " | ".join(f"{100 * fmean(each):.1f} %" for each in by_epsilon.values())
         assert f"| {policy} | {cells} |" in text
     costs = json.loads((ROOT / "results" / "privacy" / "secure.json").read_text())
     for row in costs["rows"]:
