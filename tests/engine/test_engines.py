@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from srpfl.algorithms import FedAvg
-from srpfl.core.collector import uncollected
+from srpfl.core.collector import OFTEN, seldom_collected
 from srpfl.core.rules import Gradient, RuleState
 from srpfl.core.slots import Slots
 from srpfl.core.split import Params
@@ -67,22 +67,26 @@ def test_a_round_leaves_nothing_to_pythons_collector() -> None:
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        with uncollected():
-            play(engine, case, rounds=2)
+        gc.disable()
+        play(engine, case, rounds=2)
         gc.collect()
         left = [each for each in gc.garbage if isinstance(each, Tensor)]
     finally:
+        gc.enable()
         gc.set_debug(0)
         gc.garbage.clear()
     assert not left
 
 
-def test_the_collector_goes_on_after_a_pause() -> None:
-    with uncollected():
-        with uncollected():
-            pass
-        assert not gc.isenabled()
-    assert gc.isenabled()
+def test_the_collector_is_as_before_when_the_last_run_ends() -> None:
+    usual = gc.get_threshold()
+    first, second = seldom_collected(), seldom_collected()  # as two runs in threads of their own
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert gc.get_threshold()[0] == OFTEN
+    second.__exit__(None, None, None)
+    assert gc.get_threshold() == usual
 
 
 def test_memory_too_small_for_one_client_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

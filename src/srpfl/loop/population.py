@@ -15,7 +15,6 @@ import numpy as np
 
 from srpfl.clock.base import Clock, ComesAndGoes, FloatArray, IntArray, Work
 from srpfl.clock.checks import communication_of, stays_of, times_of
-from srpfl.core.collector import uncollected
 from srpfl.core.plan import Plan, cut
 from srpfl.core.slots import packed, unpacked
 from srpfl.core.split import Params
@@ -82,19 +81,16 @@ class VirtualTransport:
             )
         return found
 
-    @uncollected()
     def send(self, request: Request) -> Iterator[Arrival]:
         self._order = self._arrivals(request)
         return iter(self._order)
 
-    @uncollected()
     def collect(self, request: Request, counted: Sequence[Arrival]) -> list[Answer]:
         work = [Flight(a.client, request.round, 0.0, a.time, a.part) for a in counted]
         sent = {request.round: packed(request.shared, request.server)}
         self._train(work, sent, wants_gradient=request.wants_gradient)
         return [self._answer(flight, request.round) for flight in work]
 
-    @uncollected()
     def settle(self, answers: Sequence[Answer]) -> None:
         for answer in answers:
             reply = self._done.pop(answer.client)[1].reply
@@ -109,7 +105,6 @@ class VirtualTransport:
     def aloft(self, flights: Sequence[Flight]) -> Sequence[Flight]:
         return flights
 
-    @uncollected()
     def launch(self, request: Request) -> Sequence[Flight]:
         parts = np.array(request.parts or [1.0] * len(request.asked))
         start = request.now + self._waited
@@ -139,7 +134,6 @@ class VirtualTransport:
             return None
         return soonest
 
-    @uncollected()
     def bring(
         self,
         landed: Sequence[Flight],

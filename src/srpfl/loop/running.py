@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from srpfl.algorithms.base import Evaluation
+from srpfl.core.collector import seldom_collected
 from srpfl.errors import ConfigError, DivergedError, whole
 from srpfl.loop.rounds import NoAnswerError, Transport, Updates, play
 from srpfl.loop.watchers import Watcher
@@ -53,7 +54,7 @@ def play_rounds(
 ) -> State:
     """Rounds until the end. A round is saved before anyone hears that it counted, and before it is
     evaluated: a run that was stopped in between evaluates first when it continues."""
-    with history.of_divergence():
+    with history.of_divergence(), seldom_collected():
         _evaluate_if_due(state, course, history, evaluate)
         tries = 0
         while state.round < course.rounds and not history.reached(course.stop_at, course.headline):
