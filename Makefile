@@ -3,6 +3,7 @@ VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUNNABLE := $(VENV)/.runnable
 STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
 .PHONY: demo test test-all faults run-faults deploy-faults check format docs pictures clean
 
@@ -11,11 +12,11 @@ demo: $(RUNNABLE)
 
 test: $(STAMP)
 	-$(BIN)/python tests/report/get_browser.py
-	$(BIN)/pytest -m 'not slow and not faults'
+	$(PYTEST) -m 'not slow and not faults'
 
 # The rest: long studies, real processes, and each kind of fault several times over.
 test-all: test
-	$(BIN)/pytest -m 'slow or faults' --trials 3
+	$(PYTEST) -m 'slow or faults' --trials 3
 
 # All faults of runs and of deployments; many minutes, and nothing else should run beside it.
 faults: run-faults deploy-faults
@@ -23,7 +24,7 @@ faults: run-faults deploy-faults
 # Every kind of fault twenty times, over all engines, and all properties on cases that are new each
 # time.
 run-faults: $(STAMP)
-	$(BIN)/pytest -m 'faults or hypothesis' --trials 20 --hypothesis-profile explore
+	$(PYTEST) -m 'faults or hypothesis' --trials 20 --hypothesis-profile explore
 
 # Kills, lost answers and hostile nodes, most of them on real processes, about twenty minutes; the
 # table goes to docs/reliability.md.

@@ -13,8 +13,13 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import torch
+
+from srpfl import engine
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+CHOSEN = engine.chosen_device
 
 # The suite tries the same cases everywhere, so that a failure is the last change's; `make faults`
 # draws new ones.
@@ -25,6 +30,42 @@ hypothesis.settings.load_profile("suite")
 # A job in the background is started with Ctrl-C ignored, and so would be all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# What no run needs. A module of tests that imports one of them is skipped where it is missing.
+EXTRAS = ("brotli", "cryptography", "datasets", "dp_accounting", "flwr", "grpc", "httpx", "ray")
+EXTRAS += ("transformers", "uvicorn", "yaml")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    report = yield
+    text = str(report.longrepr)
+    missing = [name for name in EXTRAS if f"No module named '{name}" in text]
+    if report.outcome == "failed" and missing:
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 0, f"Skipped: {missing[0]} is not installed")
+    return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with a GPU, only those tests use it that name it: "auto" is the CPU, also in the
+    processes that a test starts."""
+    if torch.cuda.is_available():
+        torch.cuda.init()  # this process has it then
+        torch.cuda.device_count()  # kept from the first call on, which asks the environment
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        monkeypatch.setattr(
+            engine, "chosen_device", lambda name: CHOSEN("cpu" if name == "auto" else name)
+        )
 
 
 @pytest.fixture(scope="session")
