@@ -36,6 +36,18 @@ def test_who_is_away_is_not_asked_and_who_leaves_never_answers() -> None:
     assert float(world.parts.of(1)["n"]) == 0
 
 
+def test_at_the_deadline_others_are_asked_in_the_place_of_those_who_never_answer() -> None:
+    """One client is asked, and half of the asks are lost. Without a deadline nobody would know."""
+    clock = Dropouts(share=0.5)
+    run = tiny.simulate(participation=srpfl.Deadline(sample=1, seconds=9.0), clock=clock, rounds=12)
+    lost = [len(record.lost) for record in run.rounds]
+    assert {0, 1} < set(lost)
+    for record in run.rounds:
+        assert record.duration == pytest.approx(9.0 * len(record.lost) + record.arrivals[0])
+    with pytest.raises(NoAnswerError, match=r"ask more of them, or set a deadline"):
+        tiny.simulate(participation=srpfl.Everyone(sample=1), clock=clock, rounds=12)
+
+
 def test_a_round_waits_until_somebody_comes() -> None:
     clock = Leaving((1.0, 2.0), periods=(10.0, 10.0), stay=(5.0, 5.0), communication=3.0)
     world = World(srpfl.Everyone(), clock)

@@ -14,6 +14,7 @@ import numpy as np
 from srpfl.clock.base import FloatArray, IntArray, Work
 from srpfl.clock.draws import normal_pairs, wholes
 from srpfl.clock.exponential import LONGEST, check_communication
+from srpfl.core.fields import check_fields
 from srpfl.errors import ConfigError, DataError, number, shown
 
 SPEED = "cpu_float_score"
@@ -31,12 +32,13 @@ class DeviceProfiles:
     normal, and never below a tenth of its mean.
     """
 
-    devices: str
-    networks: str | None = None
+    devices: str | Path
+    networks: str | Path | None = None
     seconds_per_sample: float = 0.01
     communication: float = 0.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_communication(self.communication)
         if not 0 < number("seconds_per_sample", self.seconds_per_sample) < LONGEST:
             raise ConfigError(
@@ -77,7 +79,7 @@ class DeviceProfiles:
         return table[:, :2], table[:, 2:]
 
 
-def _columns(path: str, names: Sequence[str]) -> FloatArray:
+def _columns(path: str | Path, names: Sequence[str]) -> FloatArray:
     if not isinstance(path, (str, os.PathLike)):
         raise ConfigError(f"device profiles are the path of a CSV file, not {shown(path)}")
     try:
@@ -91,7 +93,7 @@ def _columns(path: str, names: Sequence[str]) -> FloatArray:
     return np.array([[_number(row, name, path, i) for name in names] for i, row in enumerate(rows)])
 
 
-def _number(row: Mapping[str | None, str], name: str, path: str, index: int) -> float:
+def _number(row: Mapping[str | None, str], name: str, path: str | Path, index: int) -> float:
     if name not in row:
         has = " ".join(", ".join(column for column in row if column is not None).split())
         raise DataError(f"{path} has no column '{name}' (its columns: {has[:200]})")

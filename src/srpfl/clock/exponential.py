@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from srpfl.clock.base import FloatArray, IntArray, Work
 from srpfl.clock.draws import exponentials, uniforms
+from srpfl.core.fields import check_fields
 from srpfl.errors import ConfigError, number
 
 LONGEST = 1e100  # time or cost of a round: sums of more would not be numbers
@@ -18,6 +19,7 @@ class _Exponential:
     communication: float = 0.0  # C
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_rate(self.rate)
         check_communication(self.communication)
 

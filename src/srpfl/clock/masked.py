@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from srpfl.clock.base import Clock, ComesAndGoes, FloatArray, IntArray, Work
+from srpfl.core.fields import check_fields
 from srpfl.errors import ConfigError, number
 
 
@@ -33,6 +34,7 @@ class Masked:
     letters: float = 3.0  # more exchanges in a round than the one of model and answer
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not number("the seconds of a local update", self.update) > 0:
             raise ConfigError(f"a local update takes some time, not {self.update} seconds")
         if isinstance(self.clock, ComesAndGoes):

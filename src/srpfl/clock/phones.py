@@ -14,6 +14,7 @@ from srpfl.clock.base import Clock, ComesAndGoes, FloatArray, IntArray, Work
 from srpfl.clock.draws import uniforms, wholes
 from srpfl.clock.exponential import LONGEST, FixedExponential, check_communication
 from srpfl.clock.traces import numbers, stays_from, throughputs_from
+from srpfl.core.fields import check_fields
 from srpfl.errors import ConfigError, DataError, number
 
 
@@ -30,8 +31,8 @@ class Phones:
     that are never answered.
     """
 
-    traces: str
-    bandwidth: str | None = None
+    traces: str | Path
+    bandwidth: str | Path | None = None
     seconds_per_sample: float = 0.01
     always: bool = False
     dropout: float = 0.0
@@ -40,6 +41,7 @@ class Phones:
     fixed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_communication(self.communication)
         check_share("the dropout", self.dropout)
         if not 0 < number("seconds_per_sample", self.seconds_per_sample) < LONGEST:
@@ -50,7 +52,7 @@ class Phones:
         if not self.always:
             self._phones()
         if self.bandwidth is not None:
-            throughputs_from(self.bandwidth)
+            throughputs_from(str(self.bandwidth))
 
     def times(
         self, seed: int, round: int, clients: IntArray, population: int, work: Work
@@ -113,6 +115,7 @@ class Dropouts:
     fixed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_share("the share of dropouts", self.share)
         if isinstance(self.clock, ComesAndGoes):
             raise ConfigError("the clients of this clock come and go by themselves")

@@ -11,6 +11,7 @@ import numpy as np
 from srpfl.clock.base import FloatArray, IntArray, Work
 from srpfl.clock.draws import slowest, uniforms
 from srpfl.clock.exponential import LONGEST, check_communication, check_rate
+from srpfl.core.fields import check_fields
 from srpfl.errors import ConfigError, number
 
 
@@ -22,6 +23,7 @@ class _Fixed:
     fixed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_rate(self.rate)
         check_communication(self.communication)
 

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from srpfl.core.fields import check_fields
 from srpfl.core.slots import Slots
 from srpfl.core.split import Params
 from srpfl.errors import ConfigError
@@ -65,6 +66,7 @@ class SGD:
     weight_decay: float = 1e-4
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_rates(self.lr, self.weight_decay)
         if not 0 <= self.momentum < 1:
             raise ConfigError(f"momentum must be at least 0 and below 1, not {self.momentum}")
@@ -95,6 +97,7 @@ class Adam:
     weight_decay: float = 1e-4
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_rates(self.lr, self.weight_decay)
 
     def start(self, params: Params, given: Slots) -> RuleState:
@@ -135,6 +138,7 @@ class HessianFreeMAML:
     delta: float = 0.001
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_rates(self.alpha, 0.0)
         _check_rates(self.beta, 0.0)
         if not (math.isfinite(self.delta) and self.delta > 0):
@@ -162,6 +166,7 @@ class Clipped:
     norm: float = 1.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not (math.isfinite(self.norm) and self.norm > 0):
             raise ConfigError(f"the norm to clip at must be a positive number, not {self.norm}")
 
@@ -190,6 +195,7 @@ class Proximal:
     towards: str = SENT
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not (math.isfinite(self.strength) and self.strength >= 0):
             raise ConfigError(f"a pull must be zero or a positive number, not {self.strength}")
 
@@ -268,6 +274,7 @@ class Scheduled:
     warmup: int = 0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 0 < self.decay <= 1 or not 0 <= self.floor <= 1:
             raise ConfigError("decay and floor of a learning rate must be fractions up to 1")
         if self.every < 1 or self.warmup < 0 or (self.cosine is not None and self.cosine < 1):

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from srpfl.core.fields import check_fields
 from srpfl.core.slots import Slots
 from srpfl.core.split import Params
 from srpfl.errors import ConfigError, number, whole
@@ -130,8 +131,10 @@ class Sampling:
     needs_fixed_speeds: ClassVar[bool] = False
     wants_gradient: ClassVar[bool] = False
     sees_communication: ClassVar[bool] = False
+    compares: ClassVar[bool] = False  # looks at how answers differ
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.resample not in ("round", "stage"):
             raise ConfigError(f"resample must be 'round' or 'stage', not '{self.resample}'")
         number("the sample", self.sample)

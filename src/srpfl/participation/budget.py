@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from srpfl.core.fields import check_fields
 from srpfl.errors import ConfigError, whole
 from srpfl.participation.base import Call, Memory, Outcome, Participation
 
@@ -30,6 +31,7 @@ class Budgeted:
     updates: int
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if whole("the budget", self.updates) < 1:
             raise ConfigError(f"a budget has at least one local update, not {self.updates}")
 
@@ -69,7 +71,7 @@ class Budgeted:
 
     def __getattr__(self, name: str) -> Any:
         """How late answers count, and how much work is dealt out, where the policy says so."""
-        if name in ("credit", "effort"):
+        if name in ("credit", "effort", "compares"):
             return getattr(self.policy, name)
         raise AttributeError(name)
 

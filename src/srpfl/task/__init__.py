@@ -1,5 +1,7 @@
 """Tasks: what a model's outputs mean."""
 
+from typing import Any
+
 from srpfl.errors import unknown
 from srpfl.task.base import Task, summed
 from srpfl.task.classification import Classification
@@ -23,6 +25,12 @@ def task_named(name: str) -> Task:
     return TASKS[name]()
 
 
+def task_of(data: object) -> Any:
+    """The task that data are for: their own, by name or as an object, or else classification."""
+    own = getattr(data, "task", "classification")
+    return task_named(own) if isinstance(own, str) else own
+
+
 __all__ = [
     "TASKS",
     "Classification",
@@ -33,4 +41,5 @@ __all__ = [
     "Task",
     "summed",
     "task_named",
+    "task_of",
 ]

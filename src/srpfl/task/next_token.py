@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from srpfl.core.fields import check_fields
 from srpfl.errors import ConfigError, unknown
 from srpfl.task.base import Task
 
@@ -33,6 +34,7 @@ class NextToken(Task):
     weighs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.metric not in ("accuracy", "perplexity"):
             raise unknown("metric", self.metric, ("accuracy", "perplexity"))
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from srpfl.core.fields import check_fields
 from srpfl.errors import ConfigError, unknown
 from srpfl.task.base import Task, fitting
 
@@ -28,6 +29,7 @@ class Regression(Task):
     metric: Literal["rmse", "mse", "mae", "r2"] = "rmse"  # type: ignore[misc]
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.metric not in METRICS:
             raise unknown("metric", self.metric, METRICS)
         if self.error not in ("squared", "absolute"):

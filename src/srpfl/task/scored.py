@@ -9,6 +9,8 @@ from typing import Any
 from numpy.typing import NDArray
 from torch import Tensor
 
+from srpfl.core.fields import check_fields
+from srpfl.errors import ConfigError
 from srpfl.task.base import Losses, Task
 from srpfl.task.classification import Classification
 
@@ -31,6 +33,11 @@ class Scored(Task):
     by: Callable[[Any, Tensor], Losses]
     task: Task = CLASSES
     better: str = "higher"  # or "lower"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.better not in ("higher", "lower"):
+            raise ConfigError(f"better must be 'higher' or 'lower', not '{self.better}'")
 
     @property
     def metric(self) -> str:  # type: ignore[override]
