@@ -78,9 +78,10 @@ def test_runs_of_one_algorithm_share_a_worker_in_the_order_of_the_plan(tmp_path:
     assert [share[0] for share in shares_of(plan, 1)] == plan
 
 
-@pytest.mark.parametrize("lost", ["evaluation", "checkpoint"])
+@pytest.mark.parametrize("lost", ["evaluation", "checkpoint", "the end of a removal"])
 def test_a_run_killed_after_its_last_round_is_not_taken_for_done(lost: str, tmp_path: Path) -> None:
-    """The record of a round is written first, then its state, then its evaluations."""
+    """The record of a round is written first, then its state, then its evaluations; an older state
+    is removed by another name."""
     every = 2 if lost == "evaluation" else 0
     common = {**COMMON, "evaluate_every": every}
     done = srpfl.sweep(grid={"seed": [0]}, common=common, out=tmp_path, on="turn")
@@ -88,13 +89,16 @@ def test_a_run_killed_after_its_last_round_is_not_taken_for_done(lost: str, tmp_
     before, file = records_of(folder), folder / "evaluations.jsonl"
     if lost == "evaluation":
         file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
-    else:
+    elif lost == "checkpoint":
         shutil.rmtree(folder / "checkpoints" / "000004")
+    else:
+        (folder / "checkpoints" / "000003").rename(folder / "checkpoints" / ".000003.4321")
     [planned_run] = planned(tmp_path, grid={"seed": [0]}, common=common)
     assert planned_run.state() == "begun"
     assert srpfl.sweep(grid={"seed": [0]}, common=common, out=tmp_path, on="turn").complete
     assert records_of(folder) == before
     assert planned_run.state() == "done"
+    assert examine(folder).whole
 
 
 def test_after_the_deadline_no_run_is_begun(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from srpfl.errors import ConfigError, RunFolderError, shown, unknown
 from srpfl.options.config import Config
 from srpfl.runs.checkpoint import newest
+from srpfl.runs.files import drafts
 from srpfl.runs.folder import CONFIG, DIVERGED, RunFolder
 from srpfl.runs.names import file_name
 from srpfl.runs.results import Results
@@ -46,9 +47,11 @@ class Planned:
         run = Results(config, *held.upto(held.whole))
         stop = self.config.stop_at
         reached = stop is not None and any(run.reaches(p.value, stop) for p in run.scores)
-        # It may have been killed after its last round, before that was saved or evaluated.
+        # It may have been killed after its last round: before that was saved or evaluated, or while
+        # what is not needed any more was removed.
         saved = newest(self.folder) in (0, held.whole)  # 0: its weights were not kept
-        over = (held.whole >= self.rounds or reached) and held.evaluated(config) and saved
+        tidy = not drafts(self.folder)
+        over = (held.whole >= self.rounds or reached) and held.evaluated(config) and saved and tidy
         return "done" if over else "begun"
 
     def _check(self, folder: RunFolder) -> None:
