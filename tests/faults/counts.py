@@ -50,7 +50,7 @@ class Collected:
 
 def counts(trials: int = 20) -> dict[str, int]:
     collected = Collected()
-    arguments = ["--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "faults"]
+    arguments = ["--collect-only", "-q", "-p", "no:cacheprovider", "-m", "faults"]
     places = [str(ROOT / "tests" / name) for name in ("faults", "runs")]
     with contextlib.redirect_stdout(io.StringIO()):
         pytest.main([*arguments, "--trials", str(trials), *places], plugins=[collected])

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 
 import made_up
 
+from srpfl.cli.words import fitted
 from srpfl.errors import ConfigError
 from srpfl.runs.clients import fairness
 from srpfl.runs.comparison import compare
@@ -121,6 +122,19 @@ def test_the_verdict_is_one_sentence() -> None:
     equal = compare([fedrep, runs[1]], communication=(turn,), target=0.7)
     assert equal.rows[1].speedup[turn] == pytest.approx(1)
     assert "as soon as fedrep" in verdict(equal)
+
+
+@pytest.mark.parametrize("width", range(24, 100, 4))
+def test_no_line_of_a_verdict_ends_inside_a_value(width: int) -> None:
+    said = (
+        "srpfl reaches 89.7 % accuracy 5.8 times sooner than fedrep at C = 0, 1.4 times later at "
+        "C = 10 and 1.9 times later at C = 100; break-even near C = 4.1."
+    )
+    lines = fitted(said, width).splitlines()
+    assert " ".join(lines) == said
+    assert max(map(len, lines)) <= width
+    for value in ("89.7 %", "5.8 times", "C = 0,", "C = 10 ", "C = 100;", "C = 4.1."):
+        assert any(value in f"{line} " for line in lines), value
 
 
 @pytest.mark.parametrize(

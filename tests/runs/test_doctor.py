@@ -123,3 +123,16 @@ def test_a_run_that_is_being_played_is_not_mended(tmp_path: Path) -> None:
             mend(tmp_path / "run")
     finally:
         player.release()
+
+
+def test_of_an_older_checkpoint_it_is_said_that_the_run_does_not_need_it(tmp_path: Path) -> None:
+    """A loss of power may bring back one that was about to go, without its clients' parts."""
+    play(tmp_path / "run")
+    older, newest = sorted((tmp_path / "run" / "checkpoints").iterdir())
+    (older / "shared.safetensors").unlink()
+    [finding] = examine(tmp_path / "run").findings
+    assert finding.wrong.endswith("the run does not need it, a newer one is whole")
+    (newest / "shared.safetensors").unlink()
+    assert not any(
+        "newer one is whole" in each.wrong for each in examine(tmp_path / "run").findings
+    )

@@ -4,6 +4,7 @@ we did not write."""
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,17 @@ def test_a_pipe_does_not_hang_a_reader(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run" / "rounds.jsonl")
     with pytest.raises(RunFolderError, match="is something else, not a file"):
         Results.load(tmp_path / "run")
+
+
+def test_a_copy_by_hard_links_stays_as_it_is(tmp_path: Path) -> None:
+    """As backups are made: `cp -al` and `rsync --link-dest` copy names, not content."""
+    folder, backup = tmp_path / "run", tmp_path / "backup"
+    tiny.simulate(out=folder, rounds=2)
+    shutil.copytree(folder, backup, copy_function=os.link)
+    before = {f: f.read_bytes() for f in backup.rglob("*") if f.is_file()}
+    longer = tiny.simulate(out=folder, resume=True)
+    assert {f: f.read_bytes() for f in backup.rglob("*") if f.is_file()} == before
+    assert tiny.same(longer.state.shared, tiny.simulate().state.shared)
 
 
 def test_files_of_others_in_a_run_folder_stay(tmp_path: Path) -> None:

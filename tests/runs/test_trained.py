@@ -79,6 +79,16 @@ def test_what_is_missing_is_a_sentence(tmp_path: Path) -> None:
         loaded.model_of(1)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_model_takes_arrays_that_are_read_only() -> None:
+    """As the values of a pandas table are."""
+    run = tiny.simulate(participation=srpfl.Everyone(), rounds=1)
+    x = tiny.data().test(0).x.copy()
+    said = run.module_of(0)(x)
+    x.flags.writeable = False
+    assert torch.equal(run.module_of(0)(x), said)
+
+
 def test_a_model_can_be_exported() -> None:
     run = tiny.simulate(participation=srpfl.Everyone(), rounds=1)
     module, x = run.module_of(0), torch.from_numpy(tiny.data().test(0).x)

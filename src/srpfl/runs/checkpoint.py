@@ -15,7 +15,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from srpfl.runs.files import (
     write_with,
 )
 from srpfl.runs.flights import MARK, named_versions, names_by_version, read_flights, told_flights
-from srpfl.runs.records import are_numbers
+from srpfl.runs.records import RoundRecord, are_numbers
 from srpfl.runs.seal import opened, seal
 from srpfl.runs.segments import tensors_of
 from srpfl.runs.shelf import Shelf
@@ -141,6 +141,7 @@ class Checkpoints:
         rounds: int,
         say: Callable[[str], None],
         sealed: bool,
+        records: Sequence[RoundRecord] = (),
     ) -> tuple[State, ClientParts]:
         """The newest good state of at most that many rounds, or else the given one, with which the
         run began; damage is said, not fatal."""
@@ -149,6 +150,7 @@ class Checkpoints:
                 continue
             try:
                 content = verified(place, sealed=sealed)
+                check_same_run(content, records)
                 found = _state(place, content, state, parts.clients)
                 shelf = self._fetch(place, content, parts)
             except OtherWeightsError:
@@ -246,6 +248,15 @@ def verified(place: Path, *, sealed: bool, known: dict[Path, str] | None = None)
     for file, told in content["hashes"].items():
         _verify(place.parent.parent / PERSONAL / file, told, known)
     return content
+
+
+def check_same_run(content: Mapping[str, Any], records: Sequence[RoundRecord]) -> None:
+    """Refuse a state that the rounds which were recorded do not lead to: files of two runs, each of
+    them whole, may have been mixed up."""
+    for record in records[content["round"] - 1 : content["round"]] if content["round"] else ():
+        told = content["computing"], content["participants"]
+        if told != (record.computing, record.participants):
+            raise ValueError("the records are those of another run")
 
 
 def _content(place: Path, *, sealed: bool) -> dict[str, Any]:

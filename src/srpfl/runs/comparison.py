@@ -28,8 +28,8 @@ class Row:
     # By C; None: not every seed reached it. Without a C that would have been another run.
     time_to_target: dict[float, float | None]
     time_spread: dict[float, float | None]
-    speedup: dict[float, float | None]  # over the baseline, by C
-    speedup_spread: dict[float, float | None]
+    speedup: dict[float, float | None]  # over the baseline, by C: the ratio of mean times
+    speedup_spread: dict[float, float | None]  # of the ratios seed by seed
     break_even: float | None  # the C up to which it is faster than the baseline
     # Values of the metric at the end, means over seeds; None: there is no such client.
     slower_half: float | None

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from srpfl.errors import RunFolderError
-from srpfl.runs.checkpoint import DAMAGE, listed, verified
+from srpfl.runs.checkpoint import DAMAGE, check_same_run, listed, verified
 from srpfl.runs.files import (
     CHECKPOINTS,
     EVALUATIONS,
@@ -133,7 +133,7 @@ def _checkpoints(folder: RunFolder, held: Held) -> tuple[list[int], dict[Path, s
     for place in listed(folder.path):
         round = int(place.name)
         try:
-            verified(place, sealed=folder.sealed, known=known)
+            check_same_run(verified(place, sealed=folder.sealed, known=known), held.rounds)
         except DAMAGE as error:
             bad[place] = f"the checkpoint after round {round} is damaged ({error})"
             continue
@@ -141,6 +141,10 @@ def _checkpoints(folder: RunFolder, held: Held) -> tuple[list[int], dict[Path, s
             bad[place] = f"the records of the checkpoint after round {round} are gone"
         else:
             good.append(round)
+    # Also what a loss of power leaves of a checkpoint that was about to go.
+    for place in bad:
+        if int(place.name) < max(good, default=0):
+            bad[place] += ": the run does not need it, a newer one is whole"
     return good, bad
 
 

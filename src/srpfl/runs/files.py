@@ -39,9 +39,9 @@ CHECKPOINTS, PERSONAL, STATE, SHARED = (
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe in the place of a file must not hang us
 
-CHECKPOINT_NAME = re.compile(r"\d{6,}")  # its round
-PERSONAL_NAME = re.compile(r"\d{6,}\.safetensors")
-DRAFT_NAME = re.compile(r"\.(\d{6,}|[a-z0-9]+\.(json|jsonl|safetensors))\.\d+")
+CHECKPOINT_NAME = re.compile(r"[0-9]{6,}")  # its round
+PERSONAL_NAME = re.compile(r"[0-9]{6,}\.safetensors")
+DRAFT_NAME = re.compile(r"\.([0-9]{6,}|[a-z0-9]+\.(json|jsonl|safetensors)|diverged\.txt)\.[0-9]+")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -88,6 +88,9 @@ def _opened(path: Path, room: Room | None = None) -> Iterator[IO[bytes]]:
 
 def append(path: Path, text: str) -> None:
     refuse_link(path)
+    with contextlib.suppress(FileNotFoundError):
+        if path.lstat().st_nlink > 1:  # a hard link: what has another name stays as it is there
+            write_with(lambda draft: shutil.copyfile(path, draft), path)
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_LINK | NO_WAIT, 0o666)
     with open(handle, "a", encoding="utf-8") as file:
         file.write(text)
@@ -107,7 +110,7 @@ def write_text(path: Path, text: str | Iterable[str], *, durable: bool = False) 
         raise RunFolderError(f"cannot write {path}: {error.strerror}") from error
 
 
-def write_with(fill: Callable[[Path], None], path: Path, *, durable: bool = False) -> None:
+def write_with(fill: Callable[[Path], object], path: Path, *, durable: bool = False) -> None:
     """Let a function write a draft, which then takes the place of the file."""
     draft = draft_of(path)
     with contextlib.suppress(FileNotFoundError):

@@ -268,7 +268,12 @@ class RunFolder:
             self._say(text)
         saved = newest(self.path)
         found = self._checkpoints.load(
-            state, parts, rounds=there.whole, say=self._say, sealed=self.sealed
+            state,
+            parts,
+            rounds=there.whole,
+            say=self._say,
+            sealed=self.sealed,
+            records=there.rounds,
         )
         reached = found[0].round
         if reached < max(saved, len(there.rounds)):

@@ -1,4 +1,4 @@
-"""Who comes to a target first: times as lines in C, break-even, speed-up against target."""
+"""Who reaches a target first: times as lines in C, break-even, speed-up against target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Finish:
 
 
 def finish(run: Results, target: float) -> Finish | None:
-    """Where a run comes to the target; None where it never does."""
+    """Where a run reaches the target; None where it never does."""
     for record in run.evaluations:
         if record.kind == run.headline and run.reaches(record.value, target):
             return Finish(record.computing, record.round)
@@ -31,7 +31,7 @@ def finish(run: Results, target: float) -> Finish | None:
 
 
 def finishes(runs: Sequence[Results], target: float) -> list[Finish] | None:
-    """Of every seed; None where not all of them came there."""
+    """Of every seed; None where not all of them got there."""
     found = [finish(run, target) for run in runs]
     there = [each for each in found if each is not None]
     return there if there and len(there) == len(found) else None
@@ -58,8 +58,8 @@ def break_even(slow: Sequence[Finish], fast: Sequence[Finish]) -> float | None:
 
 @dataclass(frozen=True)
 class Gain:
-    """How many times sooner, as the ratio of mean times, and its standard deviation over seeds
-    (0 where there is one seed, or where the seeds are not the same)."""
+    """How many times sooner: the ratio of mean times over seeds, and beside it the standard
+    deviation of the ratios seed by seed (0 where there is one seed, or seeds are not the same)."""
 
     speedup: float
     spread: float
@@ -85,20 +85,25 @@ def gain(
 
 
 def gains(
-    slow: Sequence[Results], fast: Sequence[Results], communication: float
+    slow: Sequence[Results],
+    fast: Sequence[Results],
+    communication: float,
+    also: float | None = None,
 ) -> list[tuple[float, Gain]]:
-    """The speed-up at every target from the first evaluation to the best that both reached."""
+    """The speed-up at targets from the first evaluation to the best that both reached; ``also`` is
+    one that the curve must not miss, such as that of the table beside it."""
     runs = [*slow, *fast]
     if not all(run.scores for run in runs):
         return []
     metric = runs[0].judged_by
     start = metric.worst(run.scores[0].value for run in runs)
     end = metric.worst(metric.best(point.value for point in run.scores) for run in runs)
+    # The end itself, and not a rounding error beyond it.
+    targets = [*(start + (end - start) * step / TARGETS for step in range(TARGETS)), end]
+    if also is not None and min(start, end) < also < max(start, end):
+        targets = sorted([*targets, also], reverse=end < start)
     found = []
-    for step in range(TARGETS + 1):
-        target = start + (end - start) * step / TARGETS
-        if step == TARGETS:
-            target = end  # and not a rounding error beyond it
+    for target in targets:
         gained = gain(slow, fast, target, communication)
         if gained is not None:
             found.append((target, gained))

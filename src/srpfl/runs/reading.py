@@ -53,6 +53,7 @@ def held(folder: Path, config: Mapping[str, Any], *, sealed: bool) -> Held:
         rounds, bad = read_lines(path, RoundRecord, sealed=sealed)
     rounds, strange = _of_this_run(folder / ROUNDS, rounds, config)
     evaluations, stranger = _of_this_run(folder / EVALUATIONS, evaluations, config)
+    evaluations, mixed = _of_these_rounds(folder / EVALUATIONS, evaluations, rounds)
     whole = _whole(len(rounds), evaluations, config)
     lost = []
     if whole < len(rounds):
@@ -60,7 +61,7 @@ def held(folder: Path, config: Mapping[str, Any], *, sealed: bool) -> Held:
     later = max([saved, *(record.round for record in evaluations)])
     if len(rounds) < later:
         lost.append(f"{folder / ROUNDS} ends after round {len(rounds)}, but the run got to {later}")
-    damage = [text for text in (strange or bad, stranger or worse) if text is not None]
+    damage = [text for text in (strange or bad, mixed or stranger or worse) if text is not None]
     return Held(rounds, evaluations, damage, lost, whole)
 
 
@@ -138,6 +139,19 @@ def _of_this_run(
             error = ValueError(f"the run has {clients} clients")
             return records[: number - 1], _bad(path, number, error)
     return records, None
+
+
+def _of_these_rounds(
+    path: Path, evaluations: list[EvaluationRecord], rounds: Sequence[RoundRecord]
+) -> tuple[list[EvaluationRecord], str | None]:
+    """The evaluations up to the first that was not made after these rounds: files of two runs, each
+    of them whole, may have been mixed up."""
+    for number, record in enumerate(evaluations, start=1):
+        for played in rounds[record.round - 1 : record.round] if record.round else ():
+            if played.computing != record.computing:
+                error = ValueError(f"it is not of the run whose rounds are in {ROUNDS}")
+                return evaluations[: number - 1], _bad(path, number, error)
+    return evaluations, None
 
 
 def _fits(record: RoundRecord | EvaluationRecord, clients: int) -> bool:

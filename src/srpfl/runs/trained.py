@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from warnings import warn
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
@@ -41,7 +42,7 @@ class TrainedModel(nn.Module):
     def forward(self, x: Tree) -> Tensor:
         """What the network says of samples, which are tensors or arrays (or tuples or dicts)."""
         numbers = numbers_of(self.network)
-        prepared = self.transform.prepare(mapped(torch.as_tensor, x), numbers)
+        prepared = self.transform.prepare(mapped(_tensor, x), numbers)
         if isinstance(prepared, Mapping):
             outputs: Tensor = self.network(**prepared)
         elif isinstance(prepared, tuple):
@@ -49,6 +50,13 @@ class TrainedModel(nn.Module):
         else:
             outputs = self.network(prepared)
         return outputs
+
+
+def _tensor(values: Any) -> Tensor:
+    """PyTorch warns of arrays that are read-only, as those of a pandas table are."""
+    if isinstance(values, np.ndarray) and not values.flags.writeable:
+        values = values.copy()
+    return torch.as_tensor(values)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ EQUAL = "as soon"
 
 
 def verdict(result: Comparison) -> str:
-    """What the reference pair comes to; empty where there is no pair.
+    """The reference pair in one sentence; empty where there is no pair.
 
     For example: srpfl reaches 89.7 % accuracy 5.8 times sooner than fedrep at C = 0 and 1.4 times
     later at C = 10; break-even near C = 3.2.
