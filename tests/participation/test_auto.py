@@ -199,6 +199,20 @@ def test_far_away_and_with_free_communication_few_are_enough() -> None:
     assert after_one_round(0.0, signal=100.0) == 4
 
 
+@pytest.mark.parametrize(("fewest", "later"), [(None, 6), (16, 16), (40, 32)])
+def test_a_large_start_is_for_the_first_round_and_others_wait_for_the_fewest(
+    fewest: int | None, later: int
+) -> None:
+    policy, rng = Auto(start=32, fewest=fewest), np.random.default_rng(0)
+    memory, waits = policy.begin(64), []
+    for _ in range(5):
+        waits.append(memory["wait"])
+        updates = 3.0 + 0.1 * rng.standard_normal((memory["wait"], 10))
+        times = np.arange(1.0, 1 + memory["wait"]).tolist()
+        memory = policy.learn(memory, outcome(updates, times=times, asked=64))
+    assert waits == [32, *[later] * 4]
+
+
 def test_when_communication_dwarfs_the_waiting_everyone_is_waited_for_at_once() -> None:
     assert after_one_round(1000.0, signal=100.0) == 128
     assert after_one_round(1000.0, signal=0.0) == 128
@@ -272,17 +286,21 @@ def test_where_clients_do_not_differ_for_good_nobody_is_waited_for_without_need(
 
 
 def test_a_wait_that_is_a_guess_has_a_deadline() -> None:
-    """After 51 answers at the same time, the other 13 may be as fast or take for ever."""
+    """51 answers came within 1; the other 13 may follow soon or take for ever. A longer wait may
+    take twice as long as guessed, if that is a tenth of the time so far beyond what is known."""
     policy, rng = Auto(start=4), np.random.default_rng(0)
-    memory = policy.begin(64)
-    for round in range(1, 25):
+    memory, times = policy.begin(64), np.linspace(0.5, 1.0, 51).tolist()
+    for round in range(1, 40):
         updates = 1e-3 + rng.standard_normal((51, 10))
-        memory = policy.learn(memory, outcome(updates, times=[1.0] * 51, asked=64))
+        memory = policy.learn(memory, outcome(updates, times=times, asked=64))
         call = policy.call(memory, round, 64)
-        if round < 20:  # twice the guess is more than a tenth of the time so far
-            assert call.wait <= 51
-    assert call.wait > 51
-    assert call.deadline == 2.0
+        if call.wait > 51:
+            break
+        assert call.deadline is None
+    known, guessed = times[47], memory["account"]["wait_chosen"]  # 48 is a choice of n, 51 is not
+    assert guessed > known
+    assert call.deadline == pytest.approx(2 * guessed, rel=0.01)
+    assert call.deadline - known <= round / policy.patience < call.deadline
 
 
 def test_who_does_not_answer_is_tried_again_less_and_less_often() -> None:
@@ -295,7 +313,7 @@ def test_who_does_not_answer_is_tried_again_less_and_less_often() -> None:
         seen = outcome(rng.standard_normal((n, 10)), times=[1.0] * n, asked=16)
         if call.wait == 16:
             assert call.deadline is not None
-            assert call.deadline <= now / policy.patience
+            assert call.deadline - 1.0 <= now / policy.patience
             tried.append(call.deadline)
             seen = replace(seen, duration=call.deadline)
         now += seen.duration
@@ -341,6 +359,8 @@ def test_a_sample_by_stage_is_drawn_anew_even_if_n_stays() -> None:
 def test_wrong_parameters_are_refused() -> None:
     with pytest.raises(ConfigError, match="memory must be at least 1"):
         Auto(memory=0.5)
+    with pytest.raises(ConfigError, match="fewest answers must be at least 1"):
+        Auto(fewest=0)
     with pytest.raises(ConfigError, match="margin must be at least 0 and below 1"):
         Auto(margin=1.0)
     with pytest.raises(ConfigError, match="patience must be at least 1"):
@@ -349,7 +369,7 @@ def test_wrong_parameters_are_refused() -> None:
         Auto(step=1.0)
     with pytest.raises(ConfigError, match="margin must be a number, not 'a tenth'"):
         Auto(margin="a tenth")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="must be a whole number, not True"):
+    with pytest.raises(ConfigError, match="must be a whole number or None, not True"):
         Auto(start=True).begin(8)
     with pytest.raises(ConfigError, match="waits for 9 clients but only 8"):
         Auto(start=9).begin(8)
@@ -443,7 +463,7 @@ def test_it_says_when_everyone_answers_already() -> None:
     assert reasons == ["everyone answers, and waiting for fewer would not be faster"] * 2
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_answers_may_be_on_a_device() -> None:
     waits = [
         [

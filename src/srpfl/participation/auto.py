@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from srpfl.errors import ConfigError, number
+from srpfl.errors import ConfigError, number, whole
 from srpfl.participation._arrivals import Arrivals
 from srpfl.participation._signal import Glance, Signal, Vector, look
 from srpfl.participation.base import STAGE, Call, Memory, Outcome, Sampling, checked_start
@@ -25,14 +25,16 @@ class Auto(Sampling):
     the optimum few answers are enough and waiting is waste; near it noise decides; and where C
     dwarfs the waiting, everyone is asked at once. n may also fall again.
 
-    ``start`` is the fewest answers that a round waits for (a tenth of those asked). ``memory`` is
-    how far the estimates look back, in units of the rounds in which the distance falls by a factor
-    e. ``margin`` is the part of the speed that is given up to hear more clients, and the part of
-    its length by which the first round, in which nothing is known yet, goes on after its ``start``
-    answers. ``patience``: one over it is the part of the time so far that a wait may take which was
-    never seen. Where clients differ from each other in the same way in every round, the answers of
-    a few do not speak for the others, and as many are waited for as come within that time. ``step``
-    is how many times as many answers the next larger n has.
+    ``start`` is the number of answers that the first round waits for (a tenth of those asked).
+    ``fewest`` is that which every round waits for (``start``, or a tenth if that is less).
+    ``memory`` is how far the estimates look back, in units of the rounds in which the distance
+    falls by a factor e. ``margin`` is the part of the speed that is given up to hear more clients,
+    and the part of its length by which the first round, in which nothing is known yet, goes on
+    after its ``start`` answers. ``patience``: one over it is the part of the time so far by which
+    a wait may be longer than the longest that is known. Where clients differ from each other in
+    the same way in every round, the answers of a few do not speak for the others, and as many are
+    waited for as come within that part of the time so far. ``step`` is how many times as many
+    answers the next larger n has.
 
     >>> policy = Auto(start=4)
     >>> policy.call(policy.begin(128), round=0, population=128)
@@ -46,8 +48,10 @@ class Auto(Sampling):
     margin: float = 0.05
     patience: float = 10.0
     step: float = 1.4
+    fewest: int | None = None
 
     sees_communication: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,6 +61,8 @@ class Auto(Sampling):
             raise ConfigError(f"the margin must be at least 0 and below 1, not {self.margin}")
         if not 1 <= number("the patience", self.patience) < math.inf:
             raise ConfigError(f"the patience must be at least 1, not {self.patience}")
+        if self.fewest is not None and whole("the fewest answers", self.fewest) < 1:
+            raise ConfigError(f"the fewest answers must be at least 1, not {self.fewest}")
         if not 1.01 <= number("the step", self.step) < math.inf:
             raise ConfigError(f"the step must be at least 1.01, not {self.step}")
 
@@ -93,7 +99,8 @@ class Auto(Sampling):
         communication: float,
     ) -> Memory:
         """The memory after a round, from the little that decisions depend on."""
-        ranks = choices(checked_start(self.start, call.ask), call.ask, self.step)
+        start, tenth = (checked_start(n, call.ask) for n in (self.start, None))
+        ranks = choices(min(start, self.fewest or tenth), call.ask, self.step)
         spent = memory.get("spent", 0.0) + length + communication
         failed = memory.get("failed")
         if len(times) < call.wait:
@@ -106,7 +113,9 @@ class Auto(Sampling):
         place = glance.position + glance.update
         ranks = [rank for rank in ranks if rank > 1] or ranks  # one answer alone shows no spread
         ends = {rank: _given_up(rank, arrivals, failed) for rank in ranks[1:]}
-        ranks = ranks[:1] + [rank for rank, end in ends.items() if end <= spent / self.patience]
+        # What is risked is only the time beyond the longest wait that is known.
+        known = arrivals.wait_for(max([ranks[0], *(n for n, end in ends.items() if not end)]))
+        ranks = ranks[:1] + [n for n, end in ends.items() if end - known <= spent / self.patience]
         chosen, account = self.decide(signal, arrivals, place, ranks, communication, spent)
         end = ends.get(chosen, 0.0)
         return {

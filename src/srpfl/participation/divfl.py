@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from srpfl.core.split import Params
 from srpfl.errors import ConfigError, whole
 from srpfl.participation.base import Call, Memory, Outcome, uniform
 from srpfl.participation.selecting import FloatArray, Selecting
+
+TIE = 1e-6  # sums of distances that differ by less are equal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +29,8 @@ class DivFL(Selecting):
     """
 
     sketch: int = 64
+
+    compares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,12 +69,14 @@ def greedy(points: FloatArray, count: int) -> list[int]:
     """
     square = (points**2).sum(1)
     apart = np.sqrt(np.maximum(square[:, None] + square[None] - 2 * points @ points.T, 0.0))
+    np.fill_diagonal(apart, 0.0)
     nearest = np.full(len(points), apart.max(initial=0.0) + 1)
     taken: list[int] = []
     for _ in range(min(count, len(points))):
         left = np.minimum(nearest, apart).sum(1)
         left[taken] = np.inf
-        taken.append(int(np.argmin(left)))
+        # Of the last two that are not covered either will do: rounding must not decide.
+        taken.append(int(np.argmax(left <= left.min() * (1 + TIE))))
         nearest = np.minimum(nearest, apart[taken[-1]])
     return taken
 
