@@ -2,7 +2,8 @@
 
 Both have two processes and do the same rounds of the paper's LeNet in turns, so that what else the
 machine does meets both. Then come the costs of Ray alone: rounds in which nobody computes anything,
-with few and with many answers; the object store; averaging. From these and from the time of a round
+with few and with many answers, one by one and as the mean of each actor's; the object store;
+averaging. From these and from the time of a round
 on a GPU (results/benchmarks/h200.json) follows how long a round takes on more GPUs, if the process
 that plays the rounds has a network of 25 Gbit/s.
 
@@ -26,11 +27,11 @@ import numpy as np
 import torch
 
 from srpfl.bench import SETTINGS
-from srpfl.core.means import weighted_mean
+from srpfl.core.means import Weighting, weighted_mean
 from srpfl.core.slots import Reply
 from srpfl.engine import make_engine
 from srpfl.engine.base import Job, Local, Score
-from srpfl.engine.ray import RayEngine
+from srpfl.engine.ray import WORTH, RayEngine, averaged, packed, unpacked
 from srpfl.engine.workers import WorkersEngine
 
 ROOT = Path(__file__).parents[1]
@@ -55,17 +56,30 @@ class Echo:
         return Local(job.clients[place], Reply(shared, job.personal[place]), 0.0, 1)
 
 
-def job_of(clients: int, number: int) -> Job:
+def job_of(clients: int, number: int, mean_by: Weighting | None = None) -> Job:
     model = CASE.model()
     parts, plans = CASE.algorithm.split(model), CASE.algorithm.plans(model)
     who = [client % CASE.clients for client in range(clients)]
-    return Job(0, number, "train", who, parts.shared, [parts.personal] * clients, plans)
+    personal = [parts.personal] * clients
+    return Job(0, number, "train", who, parts.shared, personal, plans, mean_by=mean_by)
 
 
 def seconds(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+class Averaging(NamedTuple):
+    """An engine that is told that nobody looks at single answers."""
+
+    engine: Any
+
+    def train(self, jobs: Sequence[Job]) -> list[list[Local]]:
+        found: list[list[Local]] = self.engine.train(
+            [replace(job, mean_by="uniform") for job in jobs]
+        )
+        return found
 
 
 class Times(NamedTuple):
@@ -90,6 +104,8 @@ def busy(engine: Any) -> float:
 
 
 def processes(engine: Any) -> list[int]:
+    if isinstance(engine, Averaging):
+        return processes(engine.engine)
     if isinstance(engine, WorkersEngine):
         return [int(worker.process.pid or 0) for worker in engine._workers]
     found: list[int] = engine.ray.get([actor.ready.remote() for actor in engine._actors])
@@ -131,6 +147,7 @@ def without_work(repeats: int) -> dict[str, Any]:
     workers.train([job_of(2, 0)])
     engines: dict[str, Any] = {"workers": workers, "ray": RayEngine(Echo, data, actors=2)}
     engines["ray"].train([job_of(2, 0)])
+    engines["ray, averaged"] = Averaging(engines["ray"])
     found: dict[str, dict[int, float]] = {name: {} for name in engines}
     try:
         for count in COUNTS:
@@ -153,7 +170,8 @@ def line(rounds: dict[int, float]) -> dict[str, Any]:
 
 def close(engines: dict[str, Any]) -> None:
     for engine in engines.values():
-        engine.close()
+        if not isinstance(engine, Averaging):
+            engine.close()
 
 
 def parts_of_the_cost() -> dict[str, float]:
@@ -172,33 +190,44 @@ def parts_of_the_cost() -> dict[str, float]:
     disconnect()
     answers = [{name: value.clone() for name, value in shared.items()} for _ in range(200)]
     mean = min(seconds(lambda: weighted_mean(answers, [1.0] * 200)) for _ in range(5))
+    together = averaged(job_of(200, 0, "uniform"), Echo().train([job_of(200, 0)])[0])
+    light = min(seconds(lambda: unpacked(packed(together))) for _ in range(5)) / 200
     return {
         "bytes_per_answer": size,
+        "bytes_per_mean": 2 * size,  # in double precision
+        "seconds_beside_a_mean": light,  # for an answer whose weights are in its actor's mean
         "store_put_bytes_per_s": block.nbytes / put,
         "store_get_bytes_per_s": block.nbytes / get,
         "average_bytes_per_s": 200 * size / mean,
     }
 
 
-def scaled(costs: dict[str, float], ray: dict[str, float]) -> dict[str, Any]:
+def scaled(costs: dict[str, float], ray: dict[str, float], averaging: bool) -> dict[str, Any]:
     """Seconds of a round by participants and GPUs, from what was measured.
 
     A GPU's share takes what a cohort of that size takes on an H200 (between the sizes measured
     there, on a straight line; less than the smallest takes as long as the smallest). Answers arrive
-    one by one at the process that plays the rounds, while others compute: so a round takes as long
-    as the longer of the two, and the costs of any round.
+    at the process that plays the rounds while others compute: so a round takes as long as the
+    longer of the two, and the costs of any round. One by one each answer is received and averaged
+    there. Otherwise each GPU's actor averages its share, as fast as a core here does, and sends
+    twice the bytes of an answer; who has only one or two answers sends them as they are.
     """
     told = json.loads((ROOT / "results" / "benchmarks" / "h200.json").read_text())
     known = {n: told[f"fedrep round of {n}, tf32"]["median"] for n in (10, 100, 1000)}
     size = costs["bytes_per_answer"]
-    receive = max(size / NETWORK, ray["per_client_ms"] / 1000)
-    each = receive + size / costs["average_bytes_per_s"]
+    average = size / costs["average_bytes_per_s"]
+    each = max(size / NETWORK, ray["per_client_ms"] / 1000) + average
     rows = []
     for participants in PARTICIPANTS:
         alone = work(known, participants)
         for gpus in GPUS:
-            computing = work(known, participants / gpus)
-            waiting = participants * each if gpus > 1 else 0.0
+            share = participants / gpus
+            computing, waiting = work(known, share), participants * each
+            if averaging and share >= WORTH:
+                computing += share * average
+                waiting = gpus * 2 * each + participants * costs["seconds_beside_a_mean"]
+            if gpus == 1:
+                computing, waiting = alone, 0.0
             round_s = max(computing, waiting) + (ray["per_round_ms"] / 1000 if gpus > 1 else 0.0)
             rows.append(
                 {
@@ -227,6 +256,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     os.environ["SRPFL_RAY_ACTORS"] = "2"
+    os.environ["SRPFL_RAY_AVERAGE"] = "1"  # where a job allows it
     os.environ.pop("RAY_ADDRESS", None)
     against = against_workers(asked.repeats)
     empty = without_work(asked.repeats)
@@ -237,7 +267,8 @@ def main() -> None:
         "rounds without work": empty,
         "costs": costs,
         "network_bytes_per_s_assumed": NETWORK,
-        "scaled": scaled(costs, empty["ray"]),
+        "scaled": scaled(costs, empty["ray"], averaging=False),
+        "scaled, averaged": scaled(costs, empty["ray"], averaging=True),
     }
     text = json.dumps(result, indent=1)
     print(text)

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +33,7 @@ import srpfl
 from srpfl.flower import Experiment, Patience
 from srpfl.flower.introduction import agreed
 from srpfl.flower.server import serve
-from srpfl.flower.wire import PROTOCOL, answer_record, read_assignment
+from srpfl.flower.wire import PROTOCOL, VERSION, answer_record, read_assignment
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
@@ -46,6 +47,8 @@ class Line:
         self.rng = np.random.default_rng(0)
         self.due: list[tuple[float, str, Message]] = []
         self.contents: dict[str, bytes] = {}
+        self.objects: dict[str, list[str]] = {}  # by answer
+        self.needed: Counter[str] = Counter()  # how many answers hold an object
         self.trees: dict[str, tuple[Any, Any]] = {}
         parts = experiment.algorithm.split(experiment.model)
         self.shared, self.model = parts.shared, agreed(experiment.algorithm, parts)
@@ -62,7 +65,7 @@ class Line:
         node = message.metadata.dst_node_id
         if message.metadata.message_type == "query.hello":
             said: dict[str, Any] = {"names": [str(node - 2)], "train": [100], "test": [20]}
-            said |= {"protocol": PROTOCOL, "version": "0", "model": self.model}
+            said |= {"protocol": PROTOCOL, "version": VERSION, "model": self.model}
             return Message(answer_record(said), reply_to=message)
         who = {"status": "done", "client": assignment.client, "round": assignment.round}
         if message.metadata.message_type != "train":
@@ -78,8 +81,10 @@ class Line:
         while self.due and self.due[0][0] <= self.time:
             _, number, message = heapq.heappop(self.due)
             reply = self._answer(message)
-            for name, thing in get_all_nested_objects(reply).items():
-                self.contents[name] = thing.deflate()
+            objects = get_all_nested_objects(reply)
+            self.contents |= {name: thing.deflate() for name, thing in objects.items()}
+            self.objects[reply.object_id] = list(objects)
+            self.needed.update(objects.keys())
             meta = SimpleNamespace(
                 reply_to_message_id=number,
                 src_node_id=message.metadata.dst_node_id,
@@ -99,9 +104,12 @@ class Line:
         return SimpleNamespace(object_found=True, object_available=True, object_content=content)
 
     def ConfirmMessageReceived(self, request: Any) -> None:
+        """What no other answer holds too is thrown away, as a SuperLink does."""
         self.calls += 1
-        if len(self.contents) > 20_000:
-            self.contents.clear()
+        for name in self.objects.pop(request.message_object_id, ()):
+            self.needed[name] -= 1
+            if not self.needed[name]:
+                del self.needed[name], self.contents[name]
 
 
 class SimulatedGrid(Grid):
@@ -178,7 +186,7 @@ def measure(nodes: int, rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, nargs="*", default=[10, 100, 1000])
+    parser.add_argument("--nodes", type=int, nargs="*", default=[10, 100, 1000, 10_000])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)

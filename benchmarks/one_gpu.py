@@ -11,6 +11,7 @@ after another and with as many as fit sharing the card.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import statistics
@@ -82,7 +83,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    alone, one, two = (statistics.median(rounds_of(asked, actors)) for actors in (None, 1, 2))
+    with_ray = importlib.util.find_spec("ray") is not None  # without it, only the engine here
+    alone, one, two = (
+        statistics.median(rounds_of(asked, actors)) if actors is None or with_ray else None
+        for actors in (None, 1, 2)
+    )
     turn, shared = grid_of(asked, 1), grid_of(asked, 4 * asked.seeds)
     result = {
         "device": asked.device,

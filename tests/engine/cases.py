@@ -212,7 +212,17 @@ CASES = {
     "fedrep-two-inputs": Case(zoo.seeded(zoo.Both), fedrep, make=zoo.pairs),
     "fedrep-regression": Case(line, fedrep, make=zoo.numbers, task=Regression()),
     "fedavg-r2": Case(line, FedAvg(batch_size=5), make=zoo.numbers, task=Regression(metric="r2")),
+    "fedrep-twice": Case(zoo.seeded(zoo.Twice), fedrep, make=zoo.numbers, task=Regression()),
+    "fedrep-in-training": Case(
+        zoo.seeded(zoo.InTraining), fedrep, make=zoo.numbers, task=Regression()
+    ),
     "fedrep-multi-label": Case(many, fedrep, make=zoo.labels, task=MultiLabel()),
+}
+
+# Not in graphs on a GPU, and it is said why.
+AWKWARD = {
+    how: Case(zoo.seeded(partial(zoo.Awkward, how)), fedrep, make=zoo.numbers, task=Regression())
+    for how in zoo.AWKWARD
 }
 
 

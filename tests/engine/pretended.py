@@ -21,13 +21,22 @@ from algorithms.every import KINDS, algorithm, model, remembered
 from srpfl import participation as policies
 from srpfl.core.initial import initial_model
 from srpfl.engine import kernels
+from srpfl.engine.loop import LoopEngine
 from srpfl.engine.vectorised import VectorisedEngine
 
-from .cases import CASES, distance, play
+from . import zoo
+from .cases import AWKWARD, CASES, distance, play
 from .pretend import CaptureError, MixedError, OnDevice, pretended, registered
 from .test_agreement import DOUBLE, reference
 
-QUICK = ("fedavg", "fedrep-augment", "fedrep-batchnorm-equal", "fedrep-masked-fixed")
+QUICK = (
+    "fedavg",
+    "fedrep-twice",
+    "fedrep-in-training",
+    "fedrep-augment",
+    "fedrep-batchnorm-equal",
+    "fedrep-masked-fixed",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,6 +60,24 @@ def test_steps_as_graphs_agree_with_the_loop(name: str, monkeypatch: pytest.Monk
         outcome = play(VectorisedEngine(case.model(), case.data(), **choices), case)
         assert distance(outcome, expected) < DOUBLE
     assert device.graphs
+
+
+@pytest.mark.parametrize("how", AWKWARD)
+def test_steps_that_no_graph_can_hold_are_taken_without_one(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = AWKWARD[how]
+    choices: dict[str, Any] = {"task": case.task, "precision": "float64"}
+    expected = play(LoopEngine(case.model(), case.data(), **choices), case)
+    with pretended(monkeypatch):
+        engine = VectorisedEngine(case.model(), case.data(), **choices, device="pretend")
+        with pytest.warns(srpfl.SrpflWarning) as said:
+            outcome = play(engine, case)
+        assert distance(outcome, expected) < DOUBLE
+    [text] = {str(warning.message) for warning in said}
+    assert "zoo.py, line" in text
+    assert zoo.AWKWARD[how] in text
+    assert "several times as long" in text
 
 
 def check_run(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-import torch
 from torch import Tensor
 
 from srpfl.engine import draws, phases, steps
@@ -16,8 +15,10 @@ from srpfl.engine.loop import LoopEngine
 from srpfl.engine.store import Held, Part, Store
 from srpfl.engine.vectorised import VectorisedEngine
 from srpfl.engine.workers import WorkersEngine
+from srpfl.errors import SrpflWarning
 
-from .cases import CASES, Outcome, distance, play
+from . import zoo
+from .cases import AWKWARD, CASES, Outcome, distance, play
 
 # Rounding alone: every difference of order, data or state is many orders larger.
 DOUBLE, SINGLE = 1e-9, 1e-4
@@ -84,11 +85,24 @@ def test_workers_agree_with_the_loop_in_single_precision(name: str) -> None:
         check(name, engine, "float32")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_gpu_agrees_with_the_loop(name: str, precision: str) -> None:
     check(name, stacked(name, precision, together=None, device="cuda"), precision)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("how", AWKWARD)
+def test_a_gpu_takes_steps_that_a_graph_cannot_hold(how: str) -> None:
+    case = AWKWARD[how]
+    plain = LoopEngine(case.model(), case.data(), task=case.task, precision="float64")
+    engine = VectorisedEngine(
+        case.model(), case.data(), task=case.task, precision="float64", device="cuda"
+    )
+    with pytest.warns(SrpflWarning, match=zoo.AWKWARD[how]):
+        outcome = play(engine, case)
+    assert distance(outcome, play(plain, case)) < DOUBLE
 
 
 def neighbours_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import srpfl
+import tiny
 from srpfl.engine.batchnorm import (
     PRESENT,
     noted,
@@ -19,6 +21,8 @@ from srpfl.engine.batchnorm import (
     with_noted_statistics,
 )
 from srpfl.engine.threads import one_thread
+from srpfl.engine.vectorised import VectorisedEngine
+from srpfl.errors import ConfigError
 
 from .alone import (
     CASES,
@@ -230,3 +234,13 @@ def test_batch_norm_in_low_precision_keeps_its_statistics_in_float32(masked: boo
     wide = x.detach().float()
     torch.testing.assert_close(statistics["running_mean"], 0.1 * wide.mean((1, 3, 4)))
     torch.testing.assert_close(statistics["running_var"], 0.9 + 0.1 * wide.var((1, 3, 4)))
+
+
+def test_without_running_statistics_it_is_not_stacked() -> None:
+    net = nn.Sequential(
+        nn.Linear(4, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.ReLU(), nn.Linear(8, 3)
+    )
+    with pytest.raises(ConfigError, match=r"cannot train '1' \(BatchNorm1d\) .* depends on its"):
+        VectorisedEngine(net, tiny.data())
+    with pytest.warns(srpfl.SrpflWarning, match="one after another"):
+        tiny.simulate(model=net, engine="auto", rounds=1)

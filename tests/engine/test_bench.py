@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -29,3 +33,22 @@ def test_unequal_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(SrpflError, match="do not do the same work"):
         compare("light", replace(SETTINGS["light"], clients=3), repeats=1, engine="loop")
+
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+TINY = {
+    "models.py": "--models lenet-tutorial --precisions tf32 --clients 2 --few 1 --samples 4",
+    "lora.py": "--clients 3 --few 1 --sentences 4 --length 6",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("script", "file"), [("models.py", "--out"), ("lora.py", "--json")])
+def test_scripts_for_a_gpu_run_in_small_on_a_cpu(script: str, file: str, tmp_path: Path) -> None:
+    words = [*TINY[script].split(), "--device", "cpu", "--repeats", "1", file, str(tmp_path / "x")]
+    command = [sys.executable, str(FOLDER / script), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "x").read_text())
+    [row] = found.get("rows", [found])
+    assert (row.get("ratio") or row["loop / vectorised"]) > 0

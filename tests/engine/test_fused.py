@@ -10,10 +10,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn.utils import parametrizations
 
+from srpfl.core import devices
 from srpfl.engine import kernels
+from srpfl.engine.capturable import Capturable
 from srpfl.engine.convolution import ConvReluPool, with_fused_convolutions
 from srpfl.engine.layers import with_stackable_layers
 
@@ -88,3 +90,18 @@ def test_a_fused_model_is_the_same_function(name: str, monkeypatch: pytest.Monke
     assert sum(isinstance(module, ConvReluPool) for module in fused.modules()) == count
     assert torch.allclose(fused(x), net(x), rtol=1e-12, atol=1e-12)
     assert {n for n, _ in fused.named_parameters()} == {n for n, _ in net.named_parameters()}
+
+
+class Chosen(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[x > 0]
+
+
+def test_what_no_graph_holds_is_noticed_in_code_of_torch_fx_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(devices, "GPUS", ("cpu",))
+    with Capturable() as tried:
+        fx.symbolic_trace(Chosen())(torch.ones(3))
+    assert tried.against is not None
+    assert "size depends on values" in tried.against

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from srpfl.engine.products import linear
 from srpfl.engine.threads import one_thread
 
 from .alone import (
@@ -232,3 +233,24 @@ def test_layers_with_states_of_another_size_are_left_alone() -> None:
     net, plain = nn.GRU(3, 4), nn.GRU(3, 4)
     plain.load_state_dict(net.state_dict())
     assert prepared(net)(packed)[1].equal(plain(packed)[1])
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_what_goes_into_a_frozen_layer_is_not_kept(own: bool, frozen: bool) -> None:
+    """Over a frozen backbone this is most of a step's memory."""
+    x = torch.randn(3, 5, 4, requires_grad=True)
+    weight = torch.randn(3, 6, 4) if own else torch.randn(6, 4)
+    weight.requires_grad_(not frozen)
+    kept: list[int] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        outputs = torch.vmap(linear, in_dims=(0, 0 if own else None))(x, weight)
+    assert (x.numel() in kept) != frozen
+    [found] = torch.autograd.grad(outputs.square().sum(), x)
+    [plain] = torch.autograd.grad((x @ weight.mT).square().sum(), x)
+    assert torch.allclose(found, plain, atol=1e-5)

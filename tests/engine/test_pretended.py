@@ -15,7 +15,7 @@ TESTS = Path(__file__).with_name("pretended.py")
 
 @pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_a_pretended_gpu(which: str) -> None:
-    words = ["-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", "-m", which, str(TESTS)]
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", which, str(TESTS)]
     done = subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, cwd=TESTS.parents[2], timeout=900
     )

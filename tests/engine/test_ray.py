@@ -98,6 +98,20 @@ def test_a_run_on_four_nodes_equals_that_in_one_process(nodes: Any, tmp_path: Pa
     same(tiny.simulate(**CHOICES, engine="ray"), alone)
 
 
+def test_a_run_whose_actors_average_equals_that_in_one_process(
+    nodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each actor has several clients, and nobody looks at a single answer."""
+    monkeypatch.setenv("SRPFL_RAY_AVERAGE", "1")
+    many: dict[str, Any] = {
+        **CHOICES,
+        "data": tiny.data(clients=16),
+        "participation": srpfl.Everyone(),
+        "algorithm": srpfl.FedRep(head_epochs=2, body_epochs=1, weighting="samples"),
+    }
+    same(tiny.simulate(**many, engine="ray"), tiny.simulate(**many))
+
+
 TRAINING = {**CHOICES, "evaluate_every": 0}  # so that whoever hangs is training
 
 

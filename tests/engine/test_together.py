@@ -116,7 +116,7 @@ def test_a_run_among_others_is_what_it_is_alone(name: str, rows: list[int]) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 @pytest.mark.parametrize("name", NAMES)
 def test_on_a_gpu_too(name: str, precision: str) -> None:

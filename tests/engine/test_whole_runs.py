@@ -16,7 +16,7 @@ NAMES = ["fedrep-batchnorm", "fedbn", "fedrep-gru", "scaffold", "fedadam", "ditt
 NAMES += ["fedrep-attention", "fedrep-masked-fixed", "fedrep-regression"]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("name", NAMES)
 def test_a_whole_run_on_a_gpu(name: str, tmp_path: Path) -> None:
     case = CASES[name]
@@ -48,9 +48,7 @@ def test_a_whole_run_on_a_gpu(name: str, tmp_path: Path) -> None:
             assert relative(stacked.state.server[slot][key], value) < 1e-9
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_counts_without_an_axis_have_a_mean(device: str) -> None:
-    if device == "cuda" and not torch.cuda.is_available():
-        pytest.skip("needs a GPU")
     parts = [{"steps": torch.tensor(count, device=device)} for count in (1, 2, 3)]
     assert weighted_mean(parts, [1.0, 1.0, 1.0])["steps"].item() == 2

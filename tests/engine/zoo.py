@@ -200,3 +200,57 @@ class Both(nn.Module):
     def forward(self, ids: Tensor, x: Tensor) -> Tensor:
         logits: Tensor = self.head(torch.tanh(self.mix(x) + self.embed(ids)))
         return logits
+
+
+class Twice(nn.Module):
+    """One layer under two names, and another that is called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.head = nn.Linear(5, 5), nn.LayerNorm(5), nn.Linear(5, 1)
+        self.again = self.first
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.norm(self.again(self.norm(self.first(x)).relu())))
+        return outputs
+
+
+class InTraining(nn.Module):
+    """Computes something else in training, with a tensor that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(5, 6), nn.Linear(6, 1)
+        self.scales = torch.linspace(0.5, 2, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.first(x)) * self.scales.to(x.dtype)
+        outputs: Tensor = self.head(1.5 * hidden if self.training else hidden)
+        return outputs
+
+
+class Awkward(nn.Module):
+    """Does what a CUDA graph cannot hold."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.first, self.head, self.how = nn.Linear(5, 6), nn.Linear(6, 1), how
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.first(x))
+        if self.how == "numbers":
+            hidden = hidden * hidden.new_tensor([1.0, 2.0] * 3)
+        elif self.how == "sent":
+            hidden = hidden * torch.linspace(0.5, 2, 6).to(x.device, x.dtype)
+        elif self.how == "mask":
+            even = torch.arange(6, device=x.device) % 2 == 0
+            hidden = torch.cat([hidden[:, even], hidden[:, ~even]], 1)
+        outputs: Tensor = self.head(hidden)
+        return outputs
+
+
+AWKWARD = {
+    "numbers": "sends Python's numbers to the GPU",
+    "sent": "copies between the host and the GPU",
+    "mask": "makes a tensor whose size depends on values",
+}

@@ -39,7 +39,8 @@ def make_engine(
     check_gradient(model, data)
     if name == "ray":
         return _on_ray(model, data, task=task, device=device, precision=precision)
-    where = chosen_device(device)
+    # Asked for workers on any device, a machine with a GPU has cores all the same.
+    where = chosen_device("cpu" if (name, device) == ("workers", "auto") else device)
     choices: dict[str, Any] = {"task": task, "device": where, "precision": precision}
     if name == "loop":
         return LoopEngine(model, data, **choices)

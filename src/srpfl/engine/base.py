@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from srpfl.core.means import Weighting
 from srpfl.core.plan import Plan
 from srpfl.core.rules import ABOUT, PERSONAL, SENT
 from srpfl.core.slots import Given, Reply, Slots, Trained
@@ -39,6 +40,9 @@ class Job:
     own: Sequence[Slots] = ()  # each client's own slots, if there are any
     wants_gradient: bool = False  # also the full gradient of the loss at what was received
     finisher: Finishes | None = None  # None: answers and parts as they were trained
+    # The server makes nothing of the answers but their mean, with such weights: an engine may put
+    # the mean of some answers, in double precision, in the place of each of them.
+    mean_by: Weighting | None = None
     run: int = 0  # whose data the clients have, where an engine has those of several runs
 
     def own_of(self, place: int) -> Slots:

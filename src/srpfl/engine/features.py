@@ -61,11 +61,12 @@ class Passes:
         keys: Tensor | None = None,
         width: int = 1,
     ) -> Tensor:
-        """:meth:`features` of batches of that width, each through the body of its own job."""
+        """:meth:`features` of batches of that width, each through the body of its own job, as in
+        training."""
         x = cohort.held.x
         if len(cohort.common) == 1:
             [common] = cohort.common.values()
-            return self.features(body, common, x, index, moves, keys, width)
+            return self.features(body, common, x, index, moves, keys, width, training=True)
         index = index.reshape(-1, width)
         moves = None if moves is None else moves.reshape(-1, width, moves.shape[-1])
         places = {int(job): np.flatnonzero(owners == job) for job in np.unique(owners)}
@@ -76,7 +77,8 @@ class Passes:
             own_keys = None if keys is None else keys[some]
             own = index[some].flatten()
             common = cohort.common[job]
-            parts.append(self.features(body, common, x, own, own_moves, own_keys, width))
+            given = (own, own_moves, own_keys, width)
+            parts.append(self.features(body, common, x, *given, training=True))
         order = np.argsort(np.concatenate(list(places.values())))
         features = torch.cat(parts)
         batches = features.reshape(-1, width, *features.shape[1:])
@@ -91,12 +93,14 @@ class Passes:
         moves: Tensor | None = None,
         keys: Tensor | None = None,
         width: int = 1,
+        *,
+        training: bool = False,
     ) -> Tensor:
-        """What heads see of the samples at ``index``. With keys, one for each batch of that
-        width, dropout is on."""
+        """What heads see of the samples at ``index``, in training or in a test. With keys, one for
+        each batch of that width, dropout is on."""
         dropout = tuple(key_names(body))
         random = keys is not None and self.random(body)
-        if random:
+        if training:
             set_modes(body, (), ())
         else:
             body.eval()

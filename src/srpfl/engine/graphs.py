@@ -11,13 +11,18 @@ import torch
 from torch import Tensor
 
 from srpfl.core.split import Params
+from srpfl.engine.capturable import Capturable
 from srpfl.engine.step_kind import StepKind
 from srpfl.engine.steps import Batch, Carried, advance, filled, flat, part_of, take_step
 from srpfl.engine.updates import update_in_place
 
 
 class CapturedSteps:
-    """A fixed number of steps on fixed places in memory: inputs are copied in, results out."""
+    """A fixed number of steps on fixed places in memory: inputs are copied in, results out.
+
+    ``against`` says what of a step a graph cannot hold, if anything: then there is none, and the
+    steps are taken one operation after another.
+    """
 
     def __init__(
         self, kind: StepKind, carried: Carried, frozen: Params, common: Params, batches: Batch
@@ -33,18 +38,22 @@ class CapturedSteps:
         # Kernels are built and libraries set up outside of the capture.
         side = _side_stream(torch.cuda.current_device())
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with torch.cuda.stream(side), Capturable() as tried:
             self._step(0)
         torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with _no_collection(), torch.cuda.graph(self.graph, stream=side):
-            self.losses = self._steps()
+        self.against = tried.against
+        if self.against is None:
+            self.graph = torch.cuda.CUDAGraph()
+            with _no_collection(), torch.cuda.graph(self.graph, stream=side):
+                self.losses = self._steps()
 
     def begin(self, carried: Carried, frozen: Params, common: Params) -> None:
         self._copy(flat((self.carried, self.frozen, self.common)), flat((carried, frozen, common)))
 
     def run(self, batches: Batch) -> Tensor:
         self._copy(flat(self.batches), flat(batches))
+        if self.against is not None:
+            return self._steps()
         self.graph.replay()
         return self.losses.clone()
 

@@ -49,6 +49,10 @@ class Precision:
         for name, value in [*model.named_parameters(), *model.named_buffers()]:
             if value.is_floating_point():
                 value.data = value.data.to(self.computed if name in low else self.kept)
+        for module in model.modules():
+            for name, held in list(vars(module).items()):
+                if isinstance(held, Tensor):  # an attribute that is no buffer; PyTorch leaves it
+                    setattr(module, name, held.to(device))
         return model.to(device)
 
     def called(self, model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forward:
@@ -98,6 +102,22 @@ PRECISIONS = {
 }
 
 
+def other_names(model: nn.Module) -> dict[str, list[str]] | None:
+    """Under which other names a model has its tensors, by the first; None if no layer of it stands
+    at two places. PyTorch, which finds such names by itself, sets a layer at two places twice, and
+    then does not set it back."""
+    if len(list(model.named_modules(remove_duplicate=False))) == len(list(model.modules())):
+        return None
+    first: dict[int, str] = {}
+    found: dict[str, list[str]] = {}
+    for place, module in model.named_modules():
+        for name, value in [*module._parameters.items(), *module._buffers.items()]:
+            full = f"{place}.{name}" if place else name
+            if value is not None and first.setdefault(id(value), full) != full:
+                found.setdefault(first[id(value)], []).append(full)
+    return found
+
+
 def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forward:
     """The model as a function of its parameters and inputs: a tensor, a tuple of several, or a dict
     of them by the names of its arguments."""
@@ -105,6 +125,7 @@ def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forwa
     layers = [module for module in model.modules() if isinstance(module, KeyedDropout)]
     norms = noting(model)
     blocks = [module for module in model.modules() if isinstance(module, Recomputed)]
+    others = other_names(model)
 
     def forward(params: Params, x: Tree) -> tuple[Any, Params]:
         for layer in layers:
@@ -112,11 +133,13 @@ def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forwa
         args, named = arguments(x)
         given = {**fixed, **params}
         key = given.pop(STEP, None)
+        if others is not None:
+            given |= {own: given[n] for n in list(given) for own in others.get(n, ())}
         before = dict(given)
         with Functions(key) as functions:
             for block in blocks:
                 block.functions = functions
-            outputs = functional_call(model, given, args, named)
+            outputs = functional_call(model, given, args, named, tie_weights=others is None)
         # A model may set its buffers by itself: PyTorch leaves the new ones where it took the old.
         own = {n: value.detach() for n, value in given.items() if value is not before[n]}
         # Models of Hugging Face return a record of all sorts of things.

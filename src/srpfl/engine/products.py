@@ -43,7 +43,8 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0], inputs[1])
+        # What goes into a frozen layer need not be kept.
+        ctx.save_for_backward(inputs[0] if ctx.needs_input_grad[1] else None, inputs[1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
@@ -79,7 +80,7 @@ class _StackedLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
         if bias is None:
             return torch.bmm(x, weight.mT)
         return torch.baddbmm(bias[:, None], x, weight.mT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -29,6 +30,7 @@ from srpfl.engine.steps import (
     traced,
 )
 from srpfl.engine.updates import takes_factors, update_in_place, with_factors
+from srpfl.errors import SrpflWarning
 
 KEPT = 64
 UNROLLED = 25  # steps in one CUDA graph, at most
@@ -41,6 +43,7 @@ class Programs:
         self.device, self.precision = device, precision
         # The kind is kept beside its program, so that no other rule gets the same id.
         self._kept: OrderedDict[Hashable, tuple[Any, StepKind]] = OrderedDict()
+        self._said: set[str] = set()
 
     def clear(self) -> None:
         self._kept.clear()
@@ -72,6 +75,7 @@ class Programs:
             some = part_of(batches, slice(start, start + size))
             tensors = carried, frozen, common, some
             program = self._program(kind, tensors, partial(CapturedSteps, kind, *tensors))
+            self._say(program.against)
             if program is not last:
                 program.begin(carried if last is None else last.carried, frozen, common)
             losses.append(program.run(some))
@@ -79,6 +83,17 @@ class Programs:
         assert last is not None
         copy_all(carried, last.carried)
         return torch.cat(losses)
+
+    def _say(self, against: str | None) -> None:
+        """Once for each reason."""
+        if against is not None and against not in self._said:
+            self._said.add(against)
+            warnings.warn(
+                f"steps of this model cannot be captured in a CUDA graph ({against}): they are "
+                "launched one operation after another, which takes several times as long",
+                SrpflWarning,
+                stacklevel=2,
+            )
 
     def _program(self, kind: StepKind, tensors: Any, make: Callable[[], Any]) -> Any:
         carried, frozen, common, _ = tensors

@@ -2,7 +2,8 @@
 
 What the server sent goes into Ray's object store once per round and from there to each node; a
 client's own part goes to the actor that has its work. An answer comes whole or not at all, so what
-an actor had when it or its node died is done again by another, and nothing counts twice.
+an actor had when it or its node died is done again by another, and nothing counts twice. Where
+nobody looks at single answers, an actor may send the mean of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from srpfl.core.means import double_mean, weights_by
 from srpfl.core.processes import Failure
 from srpfl.data.base import Federated
 from srpfl.data.joined import joined
@@ -27,9 +29,13 @@ from srpfl.engine.workers import Kind, cores, keep_memory, parts_of, spread
 from srpfl.errors import SrpflError, whole
 
 ACTORS = "SRPFL_RAY_ACTORS"  # in the environment: how many, in place of one per GPU or core
+# In the environment, if not empty: actors average. Sums then follow who had whose work, so the last
+# digits of a run may differ from those of the same run another time.
+AVERAGE = "SRPFL_RAY_AVERAGE"
 DEATHS = 3  # of actors at the same work, until it is given up
 PATIENCE = 60.0  # seconds for the first actor to start
 LONGER = 10.0  # and for the others after it
+WORTH = 3  # answers from which on their mean, in double precision, is fewer bytes
 
 Packed = tuple[bytes, list[int], Any]  # text, sizes of tensors, and their bytes one after another
 
@@ -59,6 +65,8 @@ class RayEngine:
         self._said = False
 
     def train(self, jobs: Sequence[Job]) -> list[list[Local]]:
+        if not os.environ.get(AVERAGE):
+            jobs = [replace(job, mean_by=None) for job in jobs]
         return self._spread("train", jobs)
 
     def test(self, jobs: Sequence[Job]) -> list[list[Score]]:
@@ -198,10 +206,26 @@ class _Actor:
                 replace(job, shared=common[n][0], server=common[n][1])
                 for n, job in zip(numbers, light, strict=True)
             ]
-            found: Any = self._engine.train(jobs) if kind == "train" else self._engine.test(jobs)
+            found: Any
+            if kind == "train":
+                found = list(map(averaged, jobs, self._engine.train(jobs)))
+            else:
+                found = self._engine.test(jobs)
         except Exception as error:
             found = Failure(error)
         return packed(found)
+
+
+def averaged(job: Job, answers: list[Local]) -> list[Local]:
+    """An actor's answers with their mean in the place of each, where nobody wants more: it travels
+    once. Not where it is no number, so that the client can be named who came to that."""
+    if job.mean_by is None or len(answers) < WORTH:
+        return answers
+    weights = weights_by(job.mean_by, [answer.samples for answer in answers])
+    mean = double_mean([answer.reply.shared for answer in answers], weights)
+    if not all(bool(value.isfinite().all()) for value in mean.values()):
+        return answers
+    return [replace(each, reply=each.reply._replace(shared=mean)) for each in answers]
 
 
 def _light(jobs: Sequence[Job], share: Sequence[tuple[int, int]]) -> list[Job]:

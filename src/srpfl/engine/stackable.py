@@ -36,6 +36,13 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
             "the vectorised engine cannot train a model that draws random numbers by itself: use "
             "engine='loop' or 'workers'"
         )
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not module.track_running_stats:
+            raise ConfigError(
+                f"the vectorised engine cannot train '{name}' ({type(module).__name__}) as a stack "
+                "of clients (without running statistics a sample depends on its batch also in "
+                "tests): use engine='loop' or 'workers'"
+            )
     let_masks_be_stacked()
     net = with_recomputed_blocks(with_stackable_layers(ready(model)))
     _check_samples_are_apart(net, data)
