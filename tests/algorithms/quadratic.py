@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -15,6 +16,8 @@ from srpfl.runs.state import State
 
 CLIENTS, POINTS, ROUNDS, STEPS, LR = 3, 6, 5, 4, 0.05
 TOLERANCE = 1e-9  # of rounding alone, in double precision
+
+both_engines = pytest.mark.parametrize("engine", ["loop", "vectorised"])
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(CLIENTS, POINTS, 2))
@@ -27,12 +30,18 @@ def gradient(client: int, w: np.ndarray) -> np.ndarray:
     return 2 * X[client].T @ (X[client] @ w - Y[client]) / POINTS
 
 
+def loss(client: int, w: np.ndarray) -> float:
+    return float(np.mean((X[client] @ w - Y[client]) ** 2))
+
+
 class Start(nn.Module):
     """A line through the origin, which begins there."""
 
+    size = 2
+
     def __init__(self) -> None:
         super().__init__()
-        self.line = nn.Linear(2, 1, bias=False, dtype=torch.float64)
+        self.line = nn.Linear(self.size, 1, bias=False, dtype=torch.float64)
         nn.init.zeros_(self.line.weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -10,13 +10,13 @@ import torch
 
 import srpfl
 import tiny
-from algorithms.quadratic import CLIENTS, SAME, away, local, played, weights
+from algorithms.quadratic import CLIENTS, SAME, away, both_engines, local, played, weights
 from participation.scripted import Given
 
 SPEEDS = Given((1.0, 2.5, 7.0))
 
 
-@pytest.mark.parametrize("engine", ["loop", "vectorised"])
+@both_engines
 @pytest.mark.parametrize("k", [1, 2])
 def test_late_answers_are_corrected_by_the_last_update_of_everyone(k: int, engine: str) -> None:
     policy = srpfl.FedBuff(k=k, staleness="constant")

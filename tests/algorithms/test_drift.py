@@ -18,13 +18,13 @@ from algorithms.quadratic import (
     STEPS,
     TOLERANCE,
     away,
+    both_engines,
     gradient,
     local,
     played,
     weights,
 )
 
-ENGINES = ["loop", "vectorised"]
 # Clients with one point each, so often that any batch of four is the same: they differ in steps.
 TIMES = (4, 8, 12)
 ONE_X = [
@@ -54,7 +54,7 @@ def fedgate(gamma: float) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 @pytest.mark.parametrize("gamma", [1.0, 0.5])
 def test_fedgate_is_that_of_the_paper(gamma: float, engine: str) -> None:
     found = weights(played(srpfl.FedGATE(server_lr=gamma, **SAME), engine=engine).state)
@@ -87,7 +87,7 @@ def fednova(rho: float) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 @pytest.mark.parametrize("rho", [0.0, 0.5])
 def test_fednova_is_that_of_the_paper(rho: float, engine: str) -> None:
     rule = srpfl.SGD(lr=LR, momentum=rho, weight_decay=0.0)
@@ -109,7 +109,7 @@ def fedshuffle(reference: float) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_fedshuffle_is_that_of_the_paper(engine: str) -> None:
     algorithm = srpfl.FedShuffle(reference=3.0, server_lr=0.5, rule=RULE, **UNEVEN)
     assert away(uneven(algorithm, engine=engine), fedshuffle(3.0)) < TOLERANCE
@@ -165,7 +165,7 @@ def mimelite() -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_mimelite_is_that_of_the_paper(engine: str) -> None:
     assert (
         away(weights(played(srpfl.MimeLite(**SAME), engine=engine).state), mimelite()) < TOLERANCE

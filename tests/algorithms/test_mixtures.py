@@ -22,8 +22,10 @@ from algorithms.quadratic import (
     X,
     Y,
     away,
+    both_engines,
     gradient,
     local,
+    loss,
     optimum,
     own,
     played,
@@ -35,12 +37,7 @@ from srpfl.data.base import Pooled
 from srpfl.options.config import Config
 from srpfl.options.experiment import experiment
 
-ENGINES = ["loop", "vectorised"]
 GRID = (0.25, 0.5, 0.75)
-
-
-def loss(client: int, w: np.ndarray) -> float:
-    return float(np.mean((X[client] @ w - Y[client]) ** 2))
 
 
 def mapper(grid: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray, list[int], set[int]]:
@@ -63,7 +60,7 @@ def mapper(grid: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray, list[int], 
     return w, v, best, seen
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_mapper_is_what_its_docstring_says(engine: str) -> None:
     algorithm = srpfl.MAPPER(grid=GRID, **SAME)
     run = played(algorithm, engine=engine)
@@ -152,7 +149,7 @@ def actperfl() -> tuple[np.ndarray, np.ndarray]:
     return x, theta
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_actperfl_is_what_its_docstring_says(engine: str) -> None:
     run = played(srpfl.ActPerFL(**SAME), engine=engine)
     x, theta = actperfl()
@@ -233,7 +230,7 @@ def test_dapper_shares_fedavgs_model_and_adapts_all_of_it() -> None:
     assert one.evaluations[-1].kind == "personalised"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_dapper_is_fedavg_and_then_descent_on_each_clients_mixture(engine: str) -> None:
     """What a client is judged by: its own points and a share of all, from the shared model on."""
     pool = srpfl.data.Samples(np.concatenate(X), np.concatenate(Y))

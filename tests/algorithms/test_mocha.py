@@ -9,14 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import srpfl
-from algorithms.quadratic import CLIENTS, LR, ROUNDS, SAME, STEPS, TOLERANCE, away, gradient, played
+from algorithms.quadratic import (
+    CLIENTS,
+    LR,
+    ROUNDS,
+    SAME,
+    STEPS,
+    TOLERANCE,
+    Start,
+    away,
+    both_engines,
+    gradient,
+    played,
+)
 from algorithms.quadratic import own as kept
 from srpfl.algorithms.mocha import learnt
-
-ENGINES = ["loop", "vectorised"]
 
 
 def mocha(strength: float, coupling: str) -> np.ndarray:
@@ -39,7 +48,7 @@ def mocha(strength: float, coupling: str) -> np.ndarray:
     return w
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 @pytest.mark.parametrize("coupling", ["learnt", "mean"])
 def test_mochas_steps_are_those_on_its_objective(coupling: Any, engine: str) -> None:
     algorithm = srpfl.MOCHA(tasks=CLIENTS, strength=0.05, coupling=coupling, **SAME)
@@ -69,26 +78,11 @@ def closed_form(
     return np.linalg.solve(left, right).reshape(tasks, size)
 
 
-class Line(nn.Module):
-    """A line through the origin, which begins there."""
-
-    size = 2
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.line = nn.Linear(self.size, 1, bias=False, dtype=torch.float64)
-        nn.init.zeros_(self.line.weight)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.line(x)
-        return found
-
-
 def solved(
     x: Sequence[np.ndarray], y: Sequence[np.ndarray], strength: float, l2: float, **choices: Any
 ) -> np.ndarray:
     """Models of all tasks by MOCHA, each coupled to the mean."""
-    made = type("Made", (Line,), {"size": x[0].shape[1]})
+    made = type("Made", (Start,), {"size": x[0].shape[1]})
     algorithm = srpfl.MOCHA(
         tasks=len(x),
         strength=strength,

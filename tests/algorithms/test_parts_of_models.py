@@ -11,10 +11,20 @@ from torch import nn
 
 import srpfl
 import tiny
-from algorithms.quadratic import CLIENTS, LR, POINTS, ROUNDS, SAME, TOLERANCE, X, Y, away, played
+from algorithms.quadratic import (
+    CLIENTS,
+    LR,
+    POINTS,
+    ROUNDS,
+    SAME,
+    TOLERANCE,
+    X,
+    Y,
+    away,
+    both_engines,
+    played,
+)
 from algorithms.test_costs import works
-
-ENGINES = ["loop", "vectorised"]
 
 
 class Layers(nn.Module):
@@ -55,7 +65,7 @@ def found(run: srpfl.Run) -> list[np.ndarray]:
     return [run.state.shared[f"{name}.weight"].numpy() for name in ("one", "two")]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_partial_training_averages_a_layer_over_those_who_trained_it(engine: str) -> None:
     algorithm = srpfl.PartialTraining(**SAME)
     run = played(algorithm, model=Layers, pretrained=True, engine=engine)
@@ -78,7 +88,7 @@ def test_training_all_layers_is_fedavg() -> None:
     assert tiny.same(one.state.shared, other.state.shared)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_heterofl_averages_what_clients_have(engine: str) -> None:
     algorithm = srpfl.HeteroFL(widths=(1.0, 0.5), sizes=(0, 1, 1), **SAME)
     run = played(algorithm, model=Layers, pretrained=True, engine=engine)

@@ -17,30 +17,24 @@ from algorithms.quadratic import (
     SAME,
     STEPS,
     TOLERANCE,
-    X,
-    Y,
+    Start,
     away,
+    both_engines,
     gradient,
     local,
+    loss,
     own,
     played,
     weights,
 )
 
-ENGINES = ["loop", "vectorised"]
 
-
-class Begun(nn.Module):
+class Begun(Start):
     """A line through the origin that begins elsewhere, at (-2, -1)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = nn.Linear(2, 1, bias=False, dtype=torch.float64)
         self.line.weight = nn.Parameter(torch.tensor([[-2.0, -1.0]], dtype=torch.float64))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.line(x)
-        return found
 
 
 def apfl(alpha: float, learn: bool) -> tuple[np.ndarray, np.ndarray, list[float]]:
@@ -60,7 +54,7 @@ def apfl(alpha: float, learn: bool) -> tuple[np.ndarray, np.ndarray, list[float]
     return w, v, alphas
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 @pytest.mark.parametrize("learn", [False, True])
 def test_apfl_is_that_of_the_paper(learn: bool, engine: str) -> None:
     run = played(srpfl.APFL(alpha=0.25, learn_alpha=learn, **SAME), engine=engine)
@@ -104,7 +98,7 @@ def pfedme() -> tuple[np.ndarray, np.ndarray]:
     return x, theta
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_pfedme_is_that_of_the_paper(engine: str) -> None:
     run = played(srpfl.PFedMe(strength=2.0, w_lr=0.1, beta=0.5, **SAME), engine=engine)
     x, theta = pfedme()
@@ -130,7 +124,7 @@ def l2gd(strength: float) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 @pytest.mark.parametrize("strength", [0.0, 0.7])
 def test_l2gd_is_that_of_the_paper(strength: float, engine: str) -> None:
     run = played(srpfl.L2GD(strength=strength, **SAME), engine=engine)
@@ -138,7 +132,7 @@ def test_l2gd_is_that_of_the_paper(strength: float, engine: str) -> None:
     assert away(weights(run.state), l2gd(strength).mean(0)) < TOLERANCE
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_first_order_per_fedavg_is_that_of_the_paper(engine: str) -> None:
     from srpfl.algorithms.per_fedavg import FirstOrderMAML
 
@@ -156,7 +150,7 @@ def test_first_order_per_fedavg_is_that_of_the_paper(engine: str) -> None:
     assert away(weights(run.state), x) < TOLERANCE
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_mean_regularised_learning_is_that_of_the_paper(engine: str) -> None:
     run = played(srpfl.MeanRegularised(strength=0.7, **SAME), engine=engine)
     w, mean = np.zeros((CLIENTS, 2)), np.zeros(2)
@@ -178,11 +172,7 @@ def test_mean_regularised_learning_solves_its_problem() -> None:
         assert np.abs(left).max() < 1e-5  # what 150 rounds leave of about 1
 
 
-def loss(client: int, w: np.ndarray) -> float:
-    return float(np.mean((X[client] @ w - Y[client]) ** 2))
-
-
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_ifca_is_that_of_the_paper(engine: str) -> None:
     run = played(srpfl.IFCA(clusters=2, **SAME), model=Begun, pretrained=True, engine=engine)
     assert run.state is not None
@@ -207,7 +197,7 @@ def test_one_cluster_is_fedavg() -> None:
     assert away(weights(one), weights(played(srpfl.FedAvg(**SAME)).state)) < TOLERANCE
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_fedamp_is_that_of_the_paper(engine: str) -> None:
     algorithm = srpfl.FedAMP(peers=CLIENTS, alpha=0.5, strength=0.3, sigma=2.0, **SAME)
     run = played(algorithm, engine=engine)

@@ -12,8 +12,10 @@ from torch.nn import functional as F
 
 import srpfl
 import tiny
+from algorithms.quadratic import both_engines
 from algorithms.test_costs import works
 from srpfl.algorithms.fedproto import Prototyped
+from srpfl.errors import ConfigError
 
 LR, STEPS, ROUNDS, STRENGTH = 0.1, 3, 5, 0.7
 WORK: dict[str, Any] = {
@@ -58,7 +60,7 @@ def paper() -> tuple[torch.Tensor, list[nn.Module]]:
     return prototypes, models
 
 
-@pytest.mark.parametrize("engine", ["loop", "vectorised"])
+@both_engines
 def test_fedproto_is_that_of_the_paper(engine: str) -> None:
     run = tiny.simulate(
         data=tiny.data(clients=3),
@@ -117,3 +119,8 @@ def test_outputs_are_the_models_own_when_it_is_tested() -> None:
     around = Prototyped(plain, 1.0).eval()
     x = torch.randn(7, 4)
     assert torch.equal(around(x), plain(x))
+
+
+def test_other_tasks_are_refused_in_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="FedProto is for classifiers, and the task is Regress"):
+        tiny.simulate(algorithm=srpfl.FedProto(), task=srpfl.Regression())

@@ -19,6 +19,7 @@ from algorithms.quadratic import (
     STEPS,
     TOLERANCE,
     away,
+    both_engines,
     gradient,
     local,
     optimum,
@@ -105,7 +106,7 @@ TWINS = {
 }
 
 
-@pytest.mark.parametrize("engine", ["loop", "vectorised"])
+@both_engines
 @pytest.mark.parametrize("kind", TWINS, ids=lambda kind: kind.__name__)
 def test_the_shared_model_is_that_of_the_paper(kind: Any, engine: str) -> None:
     found = weights(played(kind(**SAME), engine=engine).state)

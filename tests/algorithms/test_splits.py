@@ -19,6 +19,7 @@ from algorithms.quadratic import (
     X,
     Y,
     away,
+    both_engines,
     gradient,
     local,
     played,
@@ -27,7 +28,6 @@ from algorithms.quadratic import (
 from algorithms.test_parts_of_models import Layers, begun, gradients
 from srpfl.core.rules import HessianFreeMAML
 
-ENGINES = ["loop", "vectorised"]
 MOMENTUM = 0.5
 ONE, TWO = 0, 1  # the representation and the head
 
@@ -87,7 +87,7 @@ CASES: dict[str, tuple[Any, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 @pytest.mark.parametrize("name", CASES)
 def test_a_split_model_is_that_of_the_paper(name: str, engine: str) -> None:
     algorithm, expected = CASES[name]
@@ -102,7 +102,7 @@ def test_a_split_model_is_that_of_the_paper(name: str, engine: str) -> None:
         assert away(kept, own[i]) < TOLERANCE
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_fedavg_is_that_of_the_paper(engine: str) -> None:
     """By their samples, too: the first client has one point fewer than the others."""
     x = np.zeros(2)
@@ -124,7 +124,7 @@ def test_fedavg_is_that_of_the_paper(engine: str) -> None:
     assert away(found, w) < TOLERANCE
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@both_engines
 def test_hf_maml_is_that_of_the_paper(engine: str) -> None:
     """On a quadratic the difference of gradients is the Hessian times the vector exactly, so the
     step is on ∇f(w − α∇f(w)) times I − α∇²f."""

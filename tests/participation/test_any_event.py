@@ -25,7 +25,7 @@ from srpfl.participation import Compass, FedAsync, FedBuff, SemiAsync
 from srpfl.runs.flights import read_flights, told_flights
 
 ROUNDS = 8
-EVENTS = ("idle", "launch", "landing", "bring", "settle")
+EVENTS = ("idle", "launch", "next", "bring", "settle")
 
 
 class Noted:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from srpfl.algorithms.private import Private
 from srpfl.algorithms.summed import Secure, SecurePrivate
+from srpfl.core.fields import check_fields
 from srpfl.core.means import weighted_mean
 from srpfl.core.split import Params
 from srpfl.errors import ConfigError, unknown
@@ -47,7 +48,7 @@ class Mean:
     """The weighted mean. One bad answer can take it anywhere."""
 
     def __call__(self, sent: Params, parts: Sequence[Params], weights: Sequence[float]) -> Params:
-        return weighted_mean(parts, weights)
+        return weighted_mean(*_once(parts, weights), like=sent)
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class TrimmedMean:
     share: float = 0.1  # left out at each end
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 0 <= self.share < 0.5:
             raise ConfigError(f"the share to trim is from 0 to below a half, not {self.share:g}")
 
@@ -84,6 +86,7 @@ class Krum:
     keep: int | None = 1  # None: multi-Krum's n − f
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.faulty < 0 or self.faulty % 1:
             raise ConfigError(f"krum takes a whole number of bad answers, not {self.faulty:g}")
 
@@ -125,6 +128,7 @@ class Clipped:
     norm: float = 1.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not (math.isfinite(self.norm) and self.norm > 0):
             raise ConfigError(f"the norm of an update must be a positive number, not {self.norm:g}")
 
@@ -137,6 +141,16 @@ class Clipped:
             for part, scale in zip(parts, scales, strict=True)
         ]
         return weighted_mean(cut, weights)
+
+
+def _once(parts: Sequence[Params], weights: Sequence[float]) -> tuple[list[Params], list[float]]:
+    """Each part once: several answers may be the same mean of theirs."""
+    found: dict[int, Params] = {}
+    total: dict[int, float] = {}
+    for part, weight in zip(parts, weights, strict=True):
+        found[id(part)] = part
+        total[id(part)] = total.get(id(part), 0.0) + weight
+    return list(found.values()), list(total.values())
 
 
 def _finite(

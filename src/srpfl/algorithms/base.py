@@ -14,10 +14,12 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 import torch
 from torch import nn
 
-from srpfl.algorithms.averages import Average, averages
+from srpfl.algorithms.averages import Average, Mean, averages
 from srpfl.algorithms.private import Private
 from srpfl.algorithms.sealed import opened
 from srpfl.algorithms.summed import SUM, Secure
+from srpfl.core.fields import check_fields
+from srpfl.core.means import Weighting, weights_by
 from srpfl.core.pieces import Travels
 from srpfl.core.plan import Phase, Plan
 from srpfl.core.rules import SGD, Rule, with_momentum
@@ -68,7 +70,7 @@ class Algorithm:
 
     rule: Rule = SGD()
     batch_size: int = 10
-    weighting: Literal["uniform", "samples"] = "uniform"
+    weighting: Weighting = "uniform"
     tuning_epochs: int = 10  # evaluation trains the personal part for that long
     # Or "median", "trimmed:0.1", "krum:2", "geometric-median", "clipped:1.0", "private:1.0,0.8",
     # "secure": see `averages`.
@@ -80,8 +82,11 @@ class Algorithm:
     headline: ClassVar[Evaluation] = "personalised"
     personalises: ClassVar[bool] = True  # needs a shared and a personal part, both non-empty
     wants_gradient: ClassVar[bool] = False  # of each client's loss at what it was sent
+    needs_classes: ClassVar[bool] = False  # one label per sample, from a number of classes
+    corrects: ClassVar[bool] = False  # takes out of answers what sets their clients apart
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.weighting not in ("uniform", "samples"):
             raise ConfigError(f"weighting must be 'uniform' or 'samples', not '{self.weighting}'")
         wire_of(self.wire)
@@ -164,6 +169,14 @@ class Algorithm:
         return average(sent, parts, self.weights(answers))
 
     @property
+    def takes_mean(self) -> bool:
+        """Whether the server makes nothing of the clients' weights but their plain mean: then
+        means of some of them do as well."""
+        own = (type(self).update, type(self).mean, type(self).weights)
+        plain = own == (Algorithm.update, Algorithm.mean, Algorithm.weights)
+        return plain and self.wire == "full" and type(averages(self.average)) is Mean
+
+    @property
     def hides(self) -> Private | Secure | None:
         """The noise or the masks that hide single clients, if there are any."""
         average = averages(self.average)
@@ -171,9 +184,7 @@ class Algorithm:
 
     def weights(self, answers: Sequence[Answered]) -> list[float]:
         """How much each answer counts."""
-        if self.weighting == "samples":
-            return [float(answer.samples) for answer in answers]
-        return [1.0] * len(answers)
+        return weights_by(self.weighting, [answer.samples for answer in answers])
 
     def portion(self, shared: Params, server: Slots, client: int) -> Portion:
         """For the clock: what part of the work and of the messages a client has in this round,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,8 @@ class FedGATE(FedAvg):
 
     rule: SGD = SGD()
     server_lr: float = 1.0  # γ
+
+    corrects: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

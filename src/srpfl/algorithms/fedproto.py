@@ -32,6 +32,7 @@ class FedProto(Algorithm):
     steps: int | None = None
 
     headline: ClassVar[Evaluation] = "local"
+    needs_classes: ClassVar[bool] = True
 
     def prepared(self, model: nn.Module) -> nn.Module:
         return Prototyped(model, self.strength)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from srpfl.core.fields import check_fields
 from srpfl.core.split import Params
 from srpfl.errors import ConfigError
 
@@ -32,6 +33,7 @@ class Private:
     key: int | None = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not (math.isfinite(self.clip) and self.clip > 0):
             raise ConfigError(f"the norm of an update must be a positive number, not {self.clip:g}")
         if not (math.isfinite(self.noise) and self.noise >= 0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import nn, zeros_like
 
@@ -24,6 +25,8 @@ class SCAFFOLD(FedAvg):
 
     rule: SGD = SGD()
     server_lr: float = 1.0  # η_g
+
+    corrects: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

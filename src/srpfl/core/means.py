@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,25 +11,41 @@ from torch import Tensor
 from srpfl.core.devices import on_gpu
 from srpfl.core.split import Params
 
+Weighting = Literal["uniform", "samples"]  # how much each of many counts
+
 SMALL = 1 << 15  # numbers of a model whose sums fit a core's own memory
 
 
-def weighted_mean(parts: Sequence[Params], weights: Sequence[float]) -> Params:
-    """The weighted mean of tensors by name, summed in double precision.
+def weighted_mean(
+    parts: Sequence[Params], weights: Sequence[float], like: Params | None = None
+) -> Params:
+    """The weighted mean of tensors by name, summed in double precision, in the dtypes of ``like``
+    or of the first part.
 
     >>> mean = weighted_mean([{"a": torch.tensor([1.0])}, {"a": torch.tensor([4.0])}], [2, 1])
     >>> float(mean["a"])
     2.0
     """
+    found, mean = double_mean(parts, weights), {}
+    for name, value in found.items():
+        kind = (like or parts[0])[name]
+        # Shares such as 1/3 are not exact: a count must not be cut to the one below.
+        mean[name] = (value if kind.is_floating_point() else value.round()).to(kind.dtype)
+    return mean
+
+
+def weights_by(weighting: Weighting, samples: Sequence[int]) -> list[float]:
+    """How much clients with so many samples count."""
+    return [float(each) if weighting == "samples" else 1.0 for each in samples]
+
+
+def double_mean(parts: Sequence[Params], weights: Sequence[float]) -> Params:
+    """The weighted mean as it is summed: the mean of such means is that of all parts."""
     total = sum(weights)
     shares = [weight / total for weight in weights]
-    mean = {}
-    small = _small_sums(parts, shares)
-    for name, like in parts[0].items():
-        average = small[name] if small else _weighted_sum([part[name] for part in parts], shares)
-        # Shares such as 1/3 are not exact: a count must not be cut to the one below.
-        mean[name] = (average if like.is_floating_point() else average.round()).to(like.dtype)
-    return mean
+    return _small_sums(parts, shares) or {
+        name: _weighted_sum([part[name] for part in parts], shares) for name in parts[0]
+    }
 
 
 def _small_sums(parts: Sequence[Params], shares: Sequence[float]) -> Params:

@@ -29,6 +29,7 @@ from srpfl.loop.transport import (
     reachable,
     unwired,
 )
+from srpfl.loop.uncorrected import wants_gradient
 from srpfl.participation.base import Answer, Call, Credit, Participation
 from srpfl.runs.state import Flight, State
 
@@ -48,7 +49,7 @@ def keep(
     if not isinstance(transport, KeepingTransport):
         raise ConfigError(f"{type(participation).__name__} keeps late answers: not possible here")
     sends = algorithm.sends(state.server)
-    gradient = participation.wants_gradient or algorithm.wants_gradient
+    gradient = wants_gradient(algorithm, participation)
     request = Request(state.round, call, (), state.shared, sends, gradient)
     traffic = Traffic(state, request, participation, transport, seed)
     end = math.inf if call.deadline is None else state.computing + call.deadline
@@ -156,14 +157,15 @@ class Traffic:
     def hear(self, until: float) -> bool:
         """Go on to the next flight that ends by then, or to somebody who comes for a free place
         before it; False if there is neither."""
-        comes = self.transport.comes(self.busy, self.now) if self.free > 0 else math.inf
-        flight = self.transport.landing(list(self.aloft.values()), min(until, comes))
         if len(self.lost) > MOST_LOST:
             return False
+        place = self.busy if self.free > 0 else None
+        flight = self.transport.next(list(self.aloft.values()), self.now, until, place)
         if flight is None:
-            here = comes <= until and comes < math.inf
-            self.now = comes if here else self.now
-            return here
+            return False
+        if not isinstance(flight, Flight):
+            self.now = flight
+            return True
         self.now = flight.due
         del self.aloft[flight.client]
         age, oldest = self.state.round - flight.version, self.call.max_age

@@ -26,6 +26,7 @@ from srpfl.loop.transport import (
     reachable,
     unwired,
 )
+from srpfl.loop.uncorrected import hides_differences, uncorrected, wants_gradient
 from srpfl.participation.base import Answer, Call, Outcome, Participation
 from srpfl.runs.records import RoundRecord
 from srpfl.runs.state import State
@@ -53,7 +54,7 @@ def play(
     answers, duration = heard.answers, heard.duration
     shared, server = updated(algorithm, state, answers, transport.population)
     check_finite(answers, shared, state.round)
-    seen = visible(algorithm, state.shared, shared, answers)
+    seen = visible(algorithm, participation, state.shared, shared, answers)
     outcome = Outcome(
         state.round, call, heard.asked, seen, duration, heard.communication, state.shared
     )
@@ -93,7 +94,7 @@ def hidden(algorithm: Updates, participation: Participation, call: Call) -> Call
     most = None if algorithm.hides is None else algorithm.hides.most(call.wait)
     if most is None:
         return call
-    if participation.wants_gradient or algorithm.wants_gradient:
+    if wants_gradient(algorithm, participation):
         raise ConfigError("gradients of single clients are wanted, which secure sums do not show")
     if call.late == "keep" or call.partial or call.deadline is not None or call.grace:
         raise ConfigError(
@@ -114,7 +115,7 @@ def drop(
     """A round whose late answers are dropped: all are asked at its beginning, and the work of
     those who are not ready at its end is lost. Where all of them leave, others are asked."""
     communication = transport.communication
-    wants_gradient = participation.wants_gradient or algorithm.wants_gradient
+    gradient = wants_gradient(algorithm, participation)
     began = state.computing + state.round * communication
     server = algorithm.sends(state.server)
     passed, tried = 0.0, list[int]()
@@ -127,7 +128,7 @@ def drop(
                 "up, so play fewer rounds or raise them"
             )
         asked = chosen(participation, state, call, idle, seed, *([again] if again else []))
-        request = Request(state.round, call, asked, state.shared, server, wants_gradient, now)
+        request = Request(state.round, call, asked, state.shared, server, gradient, now)
         try:
             arrivals = transport.send(request)
             counted, duration = first(arrivals, replace(call, ask=len(asked)), communication)
@@ -168,12 +169,18 @@ def updated(
 
 
 def visible(
-    algorithm: Updates, sent: Params, after: Params, answers: Sequence[Answer]
+    algorithm: Updates,
+    participation: Participation,
+    sent: Params,
+    after: Params,
+    answers: Sequence[Answer],
 ) -> Sequence[Answer]:
-    """What the policy sees: the answers, or in a private run only what everyone will know."""
+    """What the policy sees: the answers, without what makes them agree where it compares them; in a
+    private run only what everyone will know."""
     hides = algorithm.hides
     if hides is None:
-        return answers
+        corrected = hides_differences(algorithm, participation)
+        return uncorrected(sent, answers) if corrected else answers
     return shown(answers, sent, after, hides.spread(sent, len(answers)))
 
 
@@ -224,7 +231,7 @@ def check_finite(answers: Sequence[Answer], average: Params, round: int) -> None
         if broken or not _finite(answer.shared):
             what = f"loss {answer.loss:g}" if broken else "weights that are not finite"
             raise DivergedError(
-                f"training diverged: client {answer.client} came to {what} in round {round + 1}: "
+                f"training diverged: client {answer.client} has {what} in round {round + 1}: "
                 "lower the learning rate; the rounds before it are kept"
             )
     raise DivergedError(f"the average of round {round + 1} overflows: lower the learning rate")

@@ -127,14 +127,16 @@ class KeepingTransport(Transport, Protocol):
         round."""
         ...
 
-    def comes(self, busy: Callable[[int], bool], now: float) -> float:
-        """When the next client comes who is not busy and could not be asked yet; infinity where
-        nobody will, or where that is not known before."""
-        ...
-
-    def landing(self, flights: Sequence[Flight], until: float) -> Flight | None:
-        """The flight that ends next, with the time of its end as its due; None where none of them
-        ends by that time."""
+    def next(
+        self,
+        flights: Sequence[Flight],
+        now: float,
+        until: float,
+        busy: Callable[[int], bool] | None,
+    ) -> Flight | float | None:
+        """What happens next, if anything does by that time: one of the flights ends, with the time
+        of its end as its due; or, where ``busy`` says that there is a place for others, the time at
+        which a client comes who is not busy and could not be asked yet."""
         ...
 
     def bring(
@@ -186,8 +188,8 @@ def unwired(algorithm: Updates, answer: Answer, origin: Params) -> Answer:
 
 
 class NoAnswerError(SrpflError):
-    """A round without a single usable answer; ``after`` says when the last of those who were asked
-    had left, where that is known."""
+    """A round without a single usable answer; ``after`` says when it is over: at its deadline, or
+    when the last of those who were asked had left, where that is known."""
 
     def __init__(self, text: str, after: float | None = None) -> None:
         super().__init__(text)
