@@ -29,13 +29,18 @@ from srpfl.runs.state import ClientParts
 
 LIMIT = 300.0  # seconds for any one thing; on a quiet machine most take five
 
-APP = '''"""The usual app, except that a node can be told to answer badly."""
+APP = '''"""The usual app, except that a node can be told to answer badly, to have another model, or
+which noise to draw."""
+
+import dataclasses
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.clientapp import ClientApp
 
-from srpfl.flower import configured
+import srpfl
+from srpfl.algorithms import private
+from srpfl.flower import client_app, configured
 
 server = configured.server
 client = ClientApp()
@@ -72,9 +77,24 @@ def first(content):
     return next(iter(content["sent"].items()))
 
 
+def other_model(context):
+    usual = configured.from_options(context)
+    return dataclasses.replace(usual, model=srpfl.models.MLP(64, (48, 16), classes=10))
+
+
+other = client_app(other_model, configured.share)
+
+
+def usual(message, context):
+    config = context.node_config
+    if config.get("noise") == "given":
+        private.entropy = lambda key, sent, place: b"given"
+    return (other if config.get("model") == "other" else configured.client)(message, context)
+
+
 @client.train()
 def train(message, context):
-    reply = configured.client(message, context)
+    reply = usual(message, context)
     ways = [way for way in str(context.node_config.get("bad", "")).split(",") if way]
     if ways:
         round = message.content["assignment"]["round"]
@@ -82,29 +102,9 @@ def train(message, context):
     return reply
 
 
-@client.evaluate()
-def evaluate(message, context):
-    return configured.client(message, context)
-
-
-@client.query("hello")
-def hello(message, context):
-    return configured.client(message, context)
-
-
-@client.query("doing")
-def doing(message, context):
-    return configured.client(message, context)
-
-
-@client.query("settle")
-def settle(message, context):
-    return configured.client(message, context)
-
-
-@client.query("masks")
-def masks(message, context):
-    return configured.client(message, context)
+client.evaluate()(usual)
+for question in ("hello", "doing", "refused", "settle", "masks"):
+    client.query(question)(usual)
 '''
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -31,13 +32,12 @@ def test_a_mistake_is_named_before_anything_is_started(arguments: list[str], tex
     assert text in str(error)
 
 
-def test_without_flower_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("flwr", "srpfl.flower"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "flwr", None)
-    error = call("--nodes", "2")
-    assert isinstance(error, ConfigError)
-    assert "pip install 'srpfl[flower]'" in str(error)
+def test_without_flower_the_command_says_what_to_install() -> None:
+    code = "import sys; sys.modules['flwr'] = None; from srpfl.cli import main; main()"
+    command = [sys.executable, "-c", code, "deploy", "local", "--nodes", "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == "srpfl: deployment needs Flower: pip install 'srpfl[flower]'\n"
 
 
 def test_help_shows_an_example() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ import tiny
 from algorithms import every
 from flower.federation import Federation
 from srpfl.clock.base import Work
+from srpfl.participation.base import Memory, Outcome
 
 SPEEDS = [1.0, 4.0, 2.0, 3.0, 6.0, 5.0]
 
@@ -56,6 +58,28 @@ def test_with_stragglers_too_as_long_as_they_give_way(tmp_path: Path) -> None:
     simulated = tiny.simulate(participation=schedule, clock=Given(), rounds=2)
     federation = Federation(tmp_path, SPEEDS, participation=schedule, rounds=2)
     check(simulated, federation.serve(), federation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compares(srpfl.Everyone):
+    """Remembers what it was shown of each client."""
+
+    compares: ClassVar[bool] = True
+
+    def learn(self, memory: Memory, outcome: Outcome) -> Memory:
+        shown = {a.client: sum(float(v.sum()) for v in a.shared.values()) for a in outcome.answers}
+        return {str(client): shown[client] for client in sorted(shown)}
+
+
+def test_who_compares_corrected_answers_is_shown_the_same(tmp_path: Path) -> None:
+    same: dict[str, Any] = {"algorithm": srpfl.SCAFFOLD(), "participation": Compares(), "rounds": 3}
+    simulated = tiny.simulate(clock=Given(), **same)
+    federation = Federation(tmp_path, SPEEDS, **same)
+    deployed = federation.serve()
+    check(simulated, deployed, federation)
+    assert simulated.state is not None
+    assert deployed.state is not None
+    assert deployed.state.memory == simulated.state.memory
 
 
 def test_a_sample_of_the_clients_is_the_same_sample(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import copy
 import resource
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from flwr.app import Error, Message
+from flwr.app import ArrayRecord, Error, Message
 
 import srpfl
 import tiny
@@ -154,7 +155,9 @@ def test_a_name_with_escape_codes_is_shown_harmless(tmp_path: Path, capsys) -> N
     assert any("evil\\n\\x1b" in event["why"] for event in federation.events("joined"))
 
 
-def test_another_model_on_a_node_is_refused_with_a_sentence(tmp_path: Path) -> None:
+def test_another_model_on_a_node_is_refused_with_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from dataclasses import replace
 
     from srpfl.flower import client_app, share_of
@@ -164,7 +167,27 @@ def test_another_model_on_a_node_is_refused_with_a_sentence(tmp_path: Path) -> N
     federation.of(1).app = client_app(other, lambda context: share_of(DATA, 1))
     run = federation.serve()
     assert [r.participants for r in run.rounds] == [[0, 2]] * 3
-    assert "another model or algorithm" in federation.events("refused")[0]["why"]
+    why = federation.events("refused")[0]["why"]
+    assert "another model or algorithm" in why
+    # The node hears it too, and says it in its own log.
+    assert federation.of(1).received == ["query.hello", "query.refused"]
+    assert f"the server refuses this node: {why}" in capsys.readouterr().out
+
+
+def test_a_refused_node_may_say_anything_to_that(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1, 1, 1], clients=3, participation=srpfl.Everyone())
+
+    def odd(reply: Any) -> Any:
+        if reply.metadata.message_type == "query.refused":
+            reply.content["answer"] = ArrayRecord()
+        return reply
+
+    federation.of(3).mangle = odd
+    run = federation.serve()
+    assert [r.participants for r in run.rounds] == [[0, 1, 2]] * 3
+    assert "this run is for 3 clients" in federation.events("refused")[0]["why"]
+    assert len(federation.events("refused")) == 1
+    assert federation.of(3).received == ["query.hello", "query.refused"]
 
 
 def swapped(federation: Federation) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import srpfl
 import tiny
 from flower.federation import BASE, DATA, Federation, during
 from participation.scripted import Given
+from srpfl.flower import Patience
 from srpfl.flower.server import serve
+from srpfl.flower.transport import TooFewClientsError
 
 
 def test_a_slow_nodes_answer_is_kept_with_its_age_or_dropped(tmp_path: Path) -> None:
@@ -62,6 +65,65 @@ def test_a_node_that_leaves_frees_its_place_and_one_that_comes_is_asked(tmp_path
     run = federation.serve(rounds=90)
     assert any(1 in record.lost for record in run.rounds)
     assert any(2 in record.participants for record in run.rounds)
+
+
+def leaving(federation: Federation, client: int, at: float) -> None:
+    def leave() -> None:
+        federation.of(client).online = False
+
+    during(leave, at, federation)
+
+
+def test_a_buffer_waits_for_its_answers_while_nobody_is_at_work(tmp_path: Path) -> None:
+    """As in the simulator: who comes later fills it."""
+    federation = Federation(tmp_path, [2, 9, 9], participation=srpfl.FedBuff(k=2))
+    for client in (1, 2):
+        leaving(federation, client, 3.0)
+        during(partial(federation.join, BASE + 10 + client, client, 1), 15.0, federation)
+    run = federation.serve(rounds=8)
+    assert [len(record.participants) for record in run.rounds] == [2] * 8
+    assert run.rounds[0].participants[0] == 0
+    assert 15 < run.rounds[0].duration < 20
+    assert not federation.events("few")
+
+
+def test_who_comes_while_others_are_at_work_takes_a_free_place_at_once(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [60.0], clients=2, participation=srpfl.FedBuff(k=1))
+    during(lambda: federation.join(BASE + 1, 1, 2), 25.0, federation)
+    run = federation.serve(rounds=3)
+    assert [record.participants for record in run.rounds] == [[1]] * 3
+    assert run.rounds[0].duration < 20  # and not the 60 of client 0
+
+
+def test_a_buffer_that_nobody_fills_goes_on_and_says_so_once(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [2, 9, 9], participation=srpfl.FedBuff(k=2))
+    for client in (1, 2):
+        leaving(federation, client, 3.0)
+    run = federation.serve(rounds=4)
+    assert [record.participants for record in run.rounds] == [[0]] * 4
+    [few] = federation.events("few")
+    assert "nobody else came within 20 s" in few["why"]
+    assert 20 < run.rounds[-1].computing < 40  # it waited once
+
+
+def test_a_buffer_that_nobody_fills_ends_the_run_where_that_is_wanted(tmp_path: Path) -> None:
+    patience = Patience(clients=20.0, poll=0.05, few="fail")
+    federation = Federation(tmp_path, [2, 9], participation=srpfl.FedBuff(k=2), patience=patience)
+    leaving(federation, 1, 3.0)
+    with pytest.raises(TooFewClientsError, match=r"nobody else came .*: start more nodes"):
+        federation.serve()
+
+
+def test_a_node_that_fails_at_once_is_not_asked_all_the_time(tmp_path: Path) -> None:
+    """The others take hours. It is asked once in a round, and cannot use the round up."""
+    patience = Patience(clients=20.0, poll=0.5, round=20_000.0)
+    federation = Federation(
+        tmp_path, [4000, 1, 4000], participation=srpfl.FedBuff(k=2), patience=patience
+    )
+    federation.of(1).config["work"] = "many"
+    run = federation.serve(rounds=2)
+    assert [sorted(record.participants) for record in run.rounds] == [[0, 2]] * 2
+    assert federation.of(1).received.count("train") == 2
 
 
 def test_after_a_restart_nobody_is_at_work_and_the_run_goes_on(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -305,3 +306,23 @@ def test_fewer_than_twice_those_waited_for_are_asked() -> None:
     policy = srpfl.Doubling(start=2, every=1)
     run = tiny.simulate(rounds=3, algorithm=SECURE, participation=policy)
     assert [(len(r.participants), r.asked) for r in run.rounds] == [(2, 3), (4, 6), (6, 6)]
+
+
+@pytest.mark.parametrize("average", ["secure", "secure:0.5,0.2"])
+def test_slow_exchanges_are_waited_for_where_nobody_can_be_spared(
+    tmp_path: Path, average: str
+) -> None:
+    """On a busy machine keys take longer than patience for them; with as many as a round needs,
+    those who are slow are left behind."""
+    algorithm = replace(SECURE, average=average)
+    federation = Federation(tmp_path, [1, 1, 1, 1], algorithm=algorithm, rounds=2)
+
+    def slow(seconds: float) -> Callable[[str], float]:
+        return lambda kind: seconds if kind == "query.masks" else 1.0
+
+    for client in range(3):
+        federation.of(client).seconds = slow(100.0)  # patience for masks is 60
+    federation.of(3).seconds = slow(1000.0)
+    run = federation.serve(participation=srpfl.FirstN(n=3))
+    assert [sorted(record.participants) for record in run.rounds] == [[0, 1, 2]] * 2
+    assert run.rounds[0].duration < 400

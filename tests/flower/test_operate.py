@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -70,6 +72,19 @@ def test_health_notices_a_server_that_is_gone(played: Path) -> None:
     assert "start the run again" in said
 
 
+def test_a_probe_costs_little(played: Path) -> None:
+    """It asks every few seconds: what takes seconds to import is not imported for it."""
+    code = (
+        "import sys; from srpfl.cli import app;"
+        f"app(['deploy', 'health', {str(played)!r}], standalone_mode=False);"
+        "print(sorted({'torch', 'flwr', 'numpy'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.splitlines() == ["well: 4 of 4 rounds, 3 clients, over", "[]"]
+
+
 def test_a_run_that_was_stopped_has_not_failed(tmp_path: Path) -> None:
     """Flower ends the server app of a run that is stopped."""
     federation = Federation(tmp_path, [1, 1, 1])
@@ -100,6 +115,33 @@ def test_what_is_at_work_is_not_resumed(played: Path) -> None:
     error = call("resume", str(played))[2]
     assert isinstance(error, ConfigError)
     assert "is at work" in str(error)
+
+
+def test_what_was_resumed_counts_as_at_work_before_its_server_says_so(
+    played: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower takes seconds to start a server app: until then nobody starts a second one."""
+    called: list[tuple[str, ...]] = []
+    monkeypatch.setattr("srpfl.cli.deploy_operate._flwr", lambda *words: called.append(words))
+    put(played, state="stopped", done=2)
+    assert call("resume", str(played))[0] == 0
+    assert call("health", str(played))[0] == 0
+    assert isinstance(call("resume", str(played))[2], ConfigError)
+    assert [words[0] for words in called] == ["run"]
+    assert read_status(played).run_config == {"rounds": 4}
+
+
+def test_a_server_that_was_quick_has_the_last_word(
+    played: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(played, state="stopped", done=2)
+
+    def quick(*words: str) -> None:
+        put(played, state="over", done=4)
+
+    monkeypatch.setattr("srpfl.cli.deploy_operate._flwr", quick)
+    assert call("resume", str(played))[0] == 0
+    assert read_status(played).state == "over"
 
 
 def test_prometheus_reads_the_numbers(played: Path) -> None:

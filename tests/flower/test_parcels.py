@@ -10,13 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
 
 import flower.fake_grid  # noqa: F401, as it gives this process an identity
-from srpfl.flower.parcels import HALF, Malformed, Parcels, check_form
+import srpfl
+import tiny
+from srpfl.algorithms.base import expected_reply
+from srpfl.core.slots import packed
+from srpfl.flower.parcels import HALF, Limit, Malformed, Parcels, check_form
+from srpfl.flower.server import largest_reply
+from srpfl.flower.wire import pack
 
-LIMIT = 1 << 20
+LIMIT = Limit(bytes=1 << 20, objects=50)
 
 
 class Line:
@@ -62,7 +69,7 @@ def answer(**values: Any) -> Message:
     return Message(content, reply_to=asked)
 
 
-def parcels(line: Line, now: Any = lambda: 0.0, limit: int = LIMIT) -> Parcels:
+def parcels(line: Line, now: Any = lambda: 0.0, limit: Limit = LIMIT) -> Parcels:
     from flwr.proto.node_pb2 import Node
 
     run = SimpleNamespace(run_id=1)
@@ -106,9 +113,43 @@ def test_a_half_uploaded_reply_holds_nobody_up_and_is_given_up() -> None:
 def test_what_is_larger_than_an_answer_is_refused_unread() -> None:
     line = Line()
     line.add("a", answer(text="x" * 2000))
-    [reply] = parcels(line, limit=1000).pull(["a"])
+    [reply] = parcels(line, limit=Limit(bytes=1000)).pull(["a"])
     assert "larger than the 1000 bytes" in reply.malformed
     assert reply.content is None
+
+
+def test_an_answer_of_many_tiny_objects_is_refused_without_a_call_for_each() -> None:
+    """Each costs a call, and while they are fetched everybody waits."""
+    line, calls = Line(), list[str]()
+    many = answer()
+    many.content["more"] = ArrayRecord({str(n): Array(np.full(1, n)) for n in range(200)})
+    line.add("a", many)
+    fetched = line.PullObject
+
+    def counted(request: Any) -> Any:
+        calls.append(request.object_id)
+        return fetched(request)
+
+    line.PullObject = counted  # type: ignore[method-assign]
+    [reply] = parcels(line).pull(["a"])
+    assert "more than the 50 objects" in reply.malformed
+    assert not calls
+    assert len(line.confirmed) == 1
+
+
+@pytest.mark.parametrize("model", [tiny.model(), srpfl.models.LeNet5(classes=10)])
+def test_the_limit_is_that_of_the_largest_honest_answer(model: torch.nn.Module) -> None:
+    """With a gradient beside it."""
+    parts = srpfl.FedRep().split(model)
+    replies = expected_reply(srpfl.FedRep(), parts)
+    line = Line()
+    everything = answer()
+    everything.content["sent"] = pack(packed(parts.shared, {"gradient": parts.shared}))
+    line.add("a", everything)
+    allowed = largest_reply(replies, parts.shared)
+    [reply] = parcels(line, limit=allowed).pull(["a"])
+    assert reply.content is not None
+    assert allowed.objects < 4 * len(line.contents) + 100
 
 
 def test_an_array_that_would_unfold_to_terabytes_is_refused() -> None:
@@ -119,7 +160,7 @@ def test_an_array_that_would_unfold_to_terabytes_is_refused() -> None:
     body = json.dumps({**json.loads(body), "arraychunk_ids": [0] * 50_000}).encode()
     line.contents[array] = head + b"\0" + body
     with pytest.raises(Malformed, match="unfold"):
-        check_form(line.contents, number, LIMIT)
+        check_form(line.contents, number, LIMIT.bytes)
 
 
 def test_a_thousand_damaged_replies_raise_nothing() -> None:

@@ -116,6 +116,25 @@ def test_masked_answers_add_up_without_the_slow(flower: LocalFlower, tmp_path: P
     trial.check_against_simulator()
 
 
+def test_masked_answers_with_noise_add_up_without_the_slow(
+    flower: LocalFlower, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise inside of masks. It is given here, on both sides, so that the simulator can say what
+    must come out; the slow node's part of it is not in the sum."""
+    monkeypatch.setattr("srpfl.algorithms.private.entropy", lambda key, sent, place: b"given")
+    options = {**DIGITS, "clients": 4, "method": "fedrep", "participation": "first", "first": 3}
+    more = {"rounds": 2, "evaluate_every": 0, "set": ["average=secure:0.3,1.0"]}
+    trial = Trial(flower, tmp_path, {**options, **more}, {**PATIENCE, "masks": 200.0})
+    for client in range(3):
+        trial.join(client, noise="given")
+    trial.join(3, noise="given", work=150)
+    trial.wait_for_end(trial.submit())
+    assert [sorted(record.participants) for record in trial.rounds()] == [[0, 1, 2]] * 2
+    assert [event["why"] for event in trial.events("revealed")] == ["a sum of 3"] * 2
+    assert not trial.events("refused")
+    trial.check_against_simulator()
+
+
 def test_a_stopped_node_is_done_without(flower: LocalFlower, tmp_path: Path) -> None:
     """It neither works nor answers, and its SuperNode says all the while that it is there."""
     options = {**DIGITS, "method": "fedrep", "participation": "first", "first": 2, "rounds": 3}

@@ -12,7 +12,9 @@ import srpfl
 import tiny
 from flower.federation import BASE, DATA, Federation, during
 from srpfl.flower import Patience
+from srpfl.flower.roll import Numbers
 from srpfl.flower.transport import TooFewClientsError
+from srpfl.runs.files import write_text
 
 
 def test_a_round_goes_on_without_the_slow_one(tmp_path: Path) -> None:
@@ -206,3 +208,22 @@ def test_a_folder_can_be_compared_like_a_simulated_one(tmp_path: Path) -> None:
     result = compare([loaded], communication=[0.0])
     assert result.rows[0].method == "trial"
     loaded.plot(tmp_path / "plot.png")
+
+
+def test_what_is_kept_of_clients_is_written_once_for_all_who_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It grows with them: written for each, it would grow with the square of their number."""
+    from srpfl.flower import roll
+
+    written: list[int] = []
+
+    def counting(path: Path, text: str) -> None:
+        written.append(len(text))
+        write_text(path, text)
+
+    monkeypatch.setattr(roll, "write_text", counting)
+    data = tiny.data(clients=40)
+    Federation(tmp_path, [1] * 40, data=data).serve(rounds=1)
+    assert len(Numbers(40, tmp_path / "run").by_name) == 40
+    assert len(written) <= 3

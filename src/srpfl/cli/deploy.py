@@ -105,7 +105,7 @@ def play_locally(
         from srpfl.flower.configured import deployed, write_app
         from srpfl.flower.local import LocalFlower
     except ModuleNotFoundError as error:
-        if error.name != "flwr":
+        if str(error.name).partition(".")[0] != "flwr":
             raise
         raise ConfigError("deployment needs Flower: pip install 'srpfl[flower]'") from None
     personal = (out.absolute().parent / f"{out.name}-personal").resolve()
@@ -122,6 +122,8 @@ def play_locally(
         app = write_app(Path(scratch) / "app", options=options, patience=patience, out=out)
         place = LocalFlower(Path(scratch), temporary=True)
         with ProgressLine(hidden=quiet) as line, place as flower:
+            headline = experiment.algorithm.headline
+            line.setting({"communication": 0.0, "seed": config.seed, "headline": headline})
             line.begin(experiment.name, experiment.rounds, 0)
             for number, work in enumerate(works):
                 own = {"partition-id": number, "work": work, "personal-dir": str(personal)}

@@ -105,7 +105,7 @@ def resume(
 
       srpfl deploy resume runs/flower --app examples/flower --superlink ours
     """
-    from srpfl.flower.status import read_status
+    from srpfl.flower.status import begun_again, read_status
 
     found = read_status(run)
     if found.alive:
@@ -113,6 +113,7 @@ def resume(
     pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in found.run_config.items())
     settings = ["--run-config", pairs] if pairs else []
     _flwr("run", str(app), *_named(superlink), *settings)
+    begun_again(run, found)
     print(f"going on after {found.done} of {found.rounds} rounds")
 
 

@@ -16,7 +16,7 @@ from srpfl.engine.base import Score
 from srpfl.errors import shown
 from srpfl.flower.npy import Unreadable, tensor
 from srpfl.flower.texts import harmless
-from srpfl.flower.wire import PROTOCOL
+from srpfl.flower.wire import PROTOCOL, VERSION
 from srpfl.loop.rounds import EXPLODED, Request
 from srpfl.participation.base import Answer
 from srpfl.task import Task
@@ -60,16 +60,17 @@ def read_introduction(content: RecordDict | None, model: str) -> Introduction:
     if not isinstance(names, list) or not 0 < len(names) <= MANY:
         raise Refused("it does not say who it is")
     version = harmless(values.get("version", "an older version"), 40)
+    both = f"srpfl {version} there, {VERSION} on the server"
     if values.get("protocol") != PROTOCOL:
-        raise Refused(f"it speaks another protocol (srpfl {version}): install the server's version")
+        raise Refused(f"it speaks another protocol ({both}): install the server's version")
     if values.get("model") != model:
         if str(values.get("model")).split("/")[0] == model.split("/")[0]:
             raise Refused(
                 "its frozen weights are not the server's: load the same pretrained model there"
             )
         raise Refused(
-            f"it has another model or algorithm than the server (srpfl {version}): what travels "
-            "must have the same names, shapes and types on both sides"
+            f"it has another model or algorithm than the server ({both}): what travels must have "
+            "the same names, shapes and types on both sides"
         )
     if any(type(name) is not str or not 0 < len(name) <= NAME for name in names):
         raise Refused(f"a name of a client must be a text of 1 to {NAME} characters")

@@ -32,13 +32,16 @@ from srpfl.data.base import Federated
 from srpfl.engine import make_engine
 from srpfl.engine.base import Job, Local
 from srpfl.errors import ConfigError, RunFolderError
+from srpfl.flower.events import say
 from srpfl.flower.experiment import Build, built
 from srpfl.flower.introduction import introduction
 from srpfl.flower.store import PersonalStore
+from srpfl.flower.texts import harmless
 from srpfl.flower.wire import (
     DOING,
     HELLO,
     MASKS,
+    REFUSED,
     SETTLE,
     TRAIN,
     Assignment,
@@ -122,6 +125,12 @@ def client_app(
     @app.query(DOING.split(".")[1])
     def doing(message: Message, context: Context) -> Message:
         return Message(answer_record({"status": "nothing"}), reply_to=message)
+
+    @app.query(REFUSED.split(".")[1])
+    def refused(message: Message, context: Context) -> Message:
+        why = message.content.config_records["refusal"].get("why", "")
+        say(f"the server refuses this node: {harmless(why)}", level="warning", kind="refused")
+        return Message(answer_record({"status": "heard"}), reply_to=message)
 
     @app.query(MASKS.split(".")[1])
     def masks(message: Message, context: Context) -> Message:

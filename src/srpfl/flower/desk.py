@@ -16,9 +16,19 @@ from srpfl.core.split import Params
 from srpfl.flower.events import Events
 from srpfl.flower.experiment import Experiment
 from srpfl.flower.mail import Letter, Mail
-from srpfl.flower.parcels import Reply
+from srpfl.flower.parcels import Limit, Reply
 from srpfl.flower.roll import Numbers, Roll
-from srpfl.flower.wire import DOING, HELLO, MASKS, TRAIN, Assignment, assignment_record, pack
+from srpfl.flower.wire import (
+    DOING,
+    HELLO,
+    MASKS,
+    REFUSED,
+    TRAIN,
+    Assignment,
+    assignment_record,
+    pack,
+    refusal_record,
+)
 
 ROLL_CALL = 2.0  # seconds between two looks at who is online ...
 SHARE = 0.1  # ... or more, such that they take no more than this part of the time
@@ -34,7 +44,7 @@ class Desk:
         *,
         run: str,
         model: str,
-        limit: int,
+        limit: Limit,
         numbers: Numbers,
         counted: Mapping[int, int],
         events: Events,
@@ -151,13 +161,23 @@ class Desk:
         for client in self.roll.changed:
             self._refresh(client)
         self.roll.changed.clear()
+        self.roll.numbers.save()  # once for all who came: it takes as long as there are clients
+        self._tell_refused()
         return answers
+
+    def _tell_refused(self) -> None:
+        """Nodes that cannot take part hear why, so that it stands in their logs too."""
+        told, self.roll.untold = self.roll.untold, {}
+        batch = self.mail.batch()
+        letters = [(Letter(n, REFUSED, batch), refusal_record(why)) for n, why in told.items()]
+        self.mail.push(letters, useful=0.0)
 
     def _heard(self, letter: Letter, reply: Reply, batches: Collection[int]) -> bool:
         """Take note of a reply; whether it is one that is waited for."""
         self.bytes += reply.size
         if letter.client is None:
-            self.roll.hear(letter.node, reply, self.round)
+            if letter.kind == HELLO:
+                self.roll.hear(letter.node, reply, self.round)
             return False
         fine = not reply.error and not reply.malformed
         if fine and self.counted.get(letter.client, 0) == letter.counted:

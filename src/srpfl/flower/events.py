@@ -34,6 +34,7 @@ KINDS = {
     "other version": "info",
     "outweighs": "warning",
     "refused": "warning",
+    "revealed": "info",
     "waits": "info",
 }
 

@@ -31,7 +31,7 @@ class Patience:
     round: float = 3600.0  # for the answers of a round
     budget: float | None = None  # after which a client gives up; as long as the round by default
     evaluation: float = 600.0
-    masks: float = 60.0  # for each exchange of keys and shares, where answers are masked
+    masks: float = 60.0  # for more than are needed, in an exchange of keys and shares for masks
     settling: float = 60.0  # at the end, for the last participants to hear that they counted
     tries: int = 3  # of a round that nobody answers
     poll: float = 0.5  # between two looks for answers: each costs the SuperLink some work

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any
 
 from srpfl.algorithms.base import Algorithm, expected_reply
@@ -14,7 +13,7 @@ from srpfl.core.slots import packed
 from srpfl.core.split import Split
 from srpfl.data.base import Federated
 from srpfl.flower.experiment import Experiment
-from srpfl.flower.wire import PROTOCOL, fingerprint
+from srpfl.flower.wire import PROTOCOL, VERSION, fingerprint
 
 
 def introduction(
@@ -29,7 +28,7 @@ def introduction(
         "train": [len(data.train(0).y) for data in clients.values()],
         "test": [len(data.test(0).y) for data in clients.values()],
         "protocol": PROTOCOL,
-        "version": version("srpfl"),
+        "version": VERSION,
         "model": agreed(experiment.algorithm, experiment.algorithm.split(model)),
         "node": name,
     }

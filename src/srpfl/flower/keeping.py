@@ -41,17 +41,24 @@ class KeepingFlowerTransport(FlowerTransport):
         self._errands: dict[int, Errand] = {}
         self._back: list[Flight] = []  # answered or left, and not looked at yet
         self._ahead: float | None = None  # the run's clock less the server's
+        self._failed: set[int] = set()  # in this round; asked again, they would only fail again
+        self._offered: set[int] = set()  # who could be asked when one last looked
+        self._seen = -1  # the desk's looks since then
         self.desk.keeps = self._keep
 
     def idle(self, call: Call, now: float = 0.0, *, wait: bool = True) -> Sequence[int]:
         if call.late == "drop":
             return super().idle(call, now, wait=wait)
         if wait:
-            return super().idle(replace(call, wait=1), now)
-        self.desk.listen()
-        return sorted(self.desk.idle)
+            found = super().idle(replace(call, wait=1), now)
+        else:
+            self.desk.listen()
+            found = sorted(self.desk.idle)
+        self._offered = set(found)
+        return [client for client in found if client not in self._failed]
 
     def aloft(self, flights: Sequence[Flight]) -> Sequence[Flight]:
+        self._failed = set()
         return [flight for flight in flights if flight.client in self._errands]
 
     def launch(self, request: Request) -> Sequence[Flight]:
@@ -73,11 +80,15 @@ class KeepingFlowerTransport(FlowerTransport):
         self._errands |= {each.client: Errand(each, request, desk.now()) for each in flights}
         return flights
 
-    def comes(self, busy: Callable[[int], bool], now: float) -> float:
-        return math.inf
-
-    def landing(self, flights: Sequence[Flight], until: float) -> Flight | None:
-        """In the order in which they came."""
+    def next(
+        self,
+        flights: Sequence[Flight],
+        now: float,
+        until: float,
+        busy: Callable[[int], bool] | None,
+    ) -> Flight | float | None:
+        """In the order in which they came. Where nobody is at work, somebody who can be asked is
+        waited for as at the beginning of a round."""
         desk, began = self.desk, self.desk.now()
         while True:
             desk.listen()
@@ -87,12 +98,34 @@ class KeepingFlowerTransport(FlowerTransport):
                 flight = self._back.pop(0)
                 del self._errands[flight.client]
                 return flight
-            if not self._errands or self._back or self._clock() > until:
+            if busy is not None and self._has_come(busy):
+                return self._clock()
+            if self._back or self._clock() > until:
+                return None
+            if not self._errands and (busy is None or not self._may_come(busy, began)):
                 return None
             if desk.now() - began > self.patience.round:
                 self.events.note("gone on", "no answer for too long", round=desk.round)
                 return None
             desk.pause()
+
+    def _has_come(self, busy: Callable[[int], bool]) -> bool:
+        """Whether somebody can be asked who could not be when one last looked for idle clients."""
+        if self._seen == self.desk.looks:
+            return False
+        self._seen = self.desk.looks
+        return any(not busy(c) for c in self.desk.idle - self._offered - self._failed)
+
+    def _may_come(self, busy: Callable[[int], bool], began: float) -> bool:
+        """Whether one should still wait for somebody to ask; else it is said that nobody came."""
+        there = self.desk.roll.node_of
+        if len(there) >= self._expected and all(busy(c) or c in self._failed for c in there):
+            return False
+        if self.desk.now() - began < self.patience.clients:
+            return True
+        waited = self.patience.clients
+        self._go_on_with_few(f"answers are missing, and nobody else came within {waited:g} s")
+        return False
 
     def bring(
         self,
@@ -127,6 +160,8 @@ class KeepingFlowerTransport(FlowerTransport):
         if why is not None and client in self._answers:
             del self._answers[client], self._norms[client]
             self.events.note("refused", why, client=client, round=self.desk.round)
+        if client not in self._answers:
+            self._failed.add(client)
         self._end(client, lost=client not in self._answers)
         return True
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from srpfl.flower.parcels import Parcels, Reply
-from srpfl.flower.wire import DOING, HELLO
+from srpfl.flower.parcels import Limit, Parcels, Reply
+from srpfl.flower.wire import DOING, HELLO, REFUSED
 
 SUPERLINK = 1  # the node in whose name the SuperLink answers
 SPARE = 3600.0  # a letter stays valid so much longer than the answer is of use
@@ -42,8 +42,8 @@ class Letter:
 
     @property
     def asks(self) -> bool:
-        """Whether it only asks something, so that the client is not at work because of it."""
-        return self.kind in (HELLO, DOING)
+        """Whether it is no work: it asks something, or says why a node cannot take part."""
+        return self.kind in (HELLO, DOING, REFUSED)
 
 
 def _may_answer(reply: Reply, letter: Letter) -> bool:
@@ -56,10 +56,10 @@ class Mail:
     """The letters that are on their way. A client that owes an answer is busy."""
 
     def __init__(
-        self, grid: Grid, *, limit: int = 1 << 31, now: Callable[[], float] = time.monotonic
+        self, grid: Grid, *, limit: Limit | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._grid, self._now = grid, now
-        self._parcels = Parcels(grid, limit=limit, now=now)
+        self._parcels = Parcels(grid, limit=limit or Limit(), now=now)
         self._open: dict[str, Letter] = {}
         self._lost: dict[str, Letter] = {}  # given up; an answer may come nevertheless
         self._owed: Counter[int] = Counter()

@@ -53,7 +53,8 @@ class MaskedTransport(FlowerTransport):
     def _agreed(self, request: Request) -> Group:
         """Keys and shares, of all who were asked and answer in time."""
         round = request.round
-        said = self._ask({client: {"stage": "keys"} for client in request.asked}, round)
+        need = min(request.call.wait, len(request.asked))
+        said = self._ask({client: {"stage": "keys"} for client in request.asked}, round, need)
         keys = {c: Keys(values["letters"], values["masks"]) for c, values in said.items()}
         self._check(len(keys), FEWEST)
         threshold = threshold_of(len(keys))
@@ -67,7 +68,7 @@ class MaskedTransport(FlowerTransport):
             "letters": [each.letters for each in keys.values()],
             "masks": [each.masks for each in keys.values()],
         }
-        shared = self._ask(dict.fromkeys(keys, all_keys), round)
+        shared = self._ask(dict.fromkeys(keys, all_keys), round, fewest)
         self._check(len(shared), fewest)
         group.keys = {client: keys[client] for client in shared}
         for client in shared:
@@ -101,7 +102,8 @@ class MaskedTransport(FlowerTransport):
         self.events.note("revealed", f"a sum of {len(names)}", round=request.round)
         told = {"stage": "reveal", "counted": names}
         answers = {name: self._answers[name].sent[SUM][SUM] for name in names}
-        revealed = self._ask(dict.fromkeys(names, told), request.round, enough=group.threshold)
+        least = group.threshold
+        revealed = self._ask(dict.fromkeys(names, told), request.round, least, all_of_them=False)
         shares = [dict(zip(v["names"], v["shares"], strict=True)) for v in revealed.values()]
         masked = {name: value.numpy().view(np.uint64) for name, value in answers.items()}
         try:
@@ -126,12 +128,18 @@ class MaskedTransport(FlowerTransport):
             raise NoAnswerError(f"{why}: a client sends nonsense")
 
     def _ask(
-        self, letters: Mapping[int, dict[str, Any]], round: int, enough: int | None = None
+        self,
+        letters: Mapping[int, dict[str, Any]],
+        round: int,
+        need: int,
+        *,
+        all_of_them: bool = True,
     ) -> dict[int, dict[str, Any]]:
-        """Letters about masks; what came back in time, and at least enough of it if all goes
-        well."""
+        """Letters about masks, and what came back. Those who are slow are waited for as long as
+        patience for masks says, or not at all; without as many as are needed there is no sum, and
+        they are waited for as in any round."""
         desk, found = self.desk, dict[int, dict[str, Any]]()
-        limit = desk.now() + self.patience.masks
+        began = desk.now()
         desk.gone()
         batch, waiting = desk.post(MASKS, sorted(letters), round, None, beside=letters)
         while True:
@@ -142,8 +150,10 @@ class MaskedTransport(FlowerTransport):
                 except Refused as error:
                     self.events.note("refused", str(error), client=client, round=round)
             waiting -= desk.gone()
-            done = not waiting or (enough is not None and len(found) >= enough)
-            if done or desk.now() >= limit:
+            patience = self.patience.round
+            if len(found) >= need:
+                patience = self.patience.masks if all_of_them else 0.0
+            if not waiting or desk.now() - began >= patience:
                 return found
             desk.pause()
 

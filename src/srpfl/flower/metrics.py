@@ -13,7 +13,7 @@ from pathlib import Path
 from srpfl.errors import SrpflError
 from srpfl.flower.events import KINDS
 from srpfl.flower.status import Status, read_status, trouble
-from srpfl.runs.folder import ROUNDS
+from srpfl.runs.files import ROUNDS
 
 QUANTILES = (0.5, 0.9, 0.99)
 RECENT = 500  # rounds over which quantiles are taken

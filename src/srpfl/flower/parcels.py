@@ -19,7 +19,6 @@ from flwr.serverapp import Grid
 
 from srpfl.flower.texts import harmless
 
-OBJECTS = 100_000  # of one reply: a model of many small tensors has some
 NUMBERS = 1 << 20  # bytes for all that is not an array ...
 EACH = 1024  # ... and for each object, for names and the like
 HALF = 45.0  # seconds without progress after which an upload is taken for broken off
@@ -34,6 +33,14 @@ BELOW = {
     "ConfigRecord": set(),
     "MetricRecord": set(),
 }
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a reply may have at most. Each object costs the server a call, however small it is."""
+
+    bytes: int = 1 << 31
+    objects: int = 100_000
 
 
 class Malformed(Exception):
@@ -56,11 +63,10 @@ class Parcels:
     """Replies on their way from the SuperLink to here."""
 
     def __init__(
-        self, grid: Grid, *, limit: int, now: Callable[[], float] = time.monotonic
+        self, grid: Grid, *, limit: Limit, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._grid, self._now = grid, now
-        self.limit = limit  # bytes that a reply may have
-        self._client = _client_of(grid, limit)
+        self._grid, self._now, self.limit = grid, now, limit
+        self._client = _client_of(grid, limit.bytes)
         self._coming: dict[tuple[str, int], _Parcel] = {}  # by letter, and who answers it
 
     def pull(self, ids: Sequence[str]) -> list[Reply]:
@@ -91,7 +97,7 @@ class Parcels:
             parcel = _Parcel(
                 meta.reply_to_message_id, meta.src_node_id, meta.message_id, self._now()
             )
-            parcel.missing = list(dict.fromkeys(_ids(tree)))
+            parcel.missing = dict.fromkeys(_ids(tree, self.limit.objects))
             yield parcel
 
     def _fetch(self, parcel: _Parcel) -> Reply | None:
@@ -104,7 +110,7 @@ class Parcels:
                     why = "its answer was uploaded by half and then broke off"
                     return Reply(parcel.to, parcel.node, error=why)
                 return None
-            reply = opened(parcel, self.limit)
+            reply = opened(parcel, self.limit.bytes)
         except (Malformed, TooLarge) as problem:
             reply = Reply(parcel.to, parcel.node, malformed=str(problem), size=parcel.size)
         self._confirm(parcel)
@@ -114,8 +120,9 @@ class Parcels:
         from flwr.proto.message_pb2 import PullObjectRequest
 
         assert self._client is not None
-        if len(parcel.missing) > OBJECTS:
-            raise Malformed(f"it is made of more than {OBJECTS} objects")
+        most = self.limit
+        if len(parcel.missing) > most.objects:
+            raise Malformed(f"it is made of more than the {most.objects} objects that it may have")
         run: Any = getattr(self._grid, "_run", None)
         for number in list(parcel.missing):
             request = PullObjectRequest(
@@ -127,8 +134,8 @@ class Parcels:
             if not found.object_available:
                 return
             parcel.add(number, found.object_content, self._now())
-            if parcel.size > self.limit:
-                raise Malformed(f"it is larger than the {self.limit} bytes that it may have")
+            if parcel.size > most.bytes:
+                raise Malformed(f"it is larger than the {most.bytes} bytes that it may have")
 
     def _confirm(self, parcel: _Parcel) -> None:
         """Let the SuperLink throw it away."""
@@ -167,12 +174,12 @@ class _Parcel:
     node: int
     id: str
     progress: float
-    missing: list[str] = field(default_factory=list)
+    missing: dict[str, None] = field(default_factory=dict)  # in order
     contents: dict[str, bytes] = field(default_factory=dict)
     size: int = 0  # bytes
 
     def add(self, number: str, content: bytes, now: float) -> None:
-        self.missing.remove(number)
+        del self.missing[number]
         self.contents[number] = content
         self.size += len(content)
         self.progress = now
@@ -266,10 +273,10 @@ def _unfolded(contents: Mapping[str, bytes], heads: Mapping[str, _Head], number:
         raise Malformed("an array of it cannot be read") from None
 
 
-def _ids(tree: Any) -> Iterator[str]:
+def _ids(tree: Any, most: int) -> Iterator[str]:
     """All objects of a tree, at most one more than is allowed."""
     row, count = [tree], 0
-    while row and count <= OBJECTS:
+    while row and count <= most:
         node = row.pop()
         count += 1
         yield node.object_id

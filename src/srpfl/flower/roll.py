@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from srpfl.flower.checks import Introduction, Refused, Sizes, read_introduction
 from srpfl.flower.events import Events
 from srpfl.flower.parcels import Reply
 from srpfl.flower.texts import harmless
+from srpfl.flower.wire import VERSION
 from srpfl.runs.files import write_text
 
 FILE = "clients.json"
@@ -102,6 +102,7 @@ class Roll:
         self.sizes: dict[int, Sizes] = {}
         self.changed: set[int] = set()  # clients that came or went since one last looked
         self.refusal = ""  # the last one, it explains why nobody is there
+        self.untold: dict[int, str] = {}  # why, by node that has not been told
         self._clients: dict[int, set[int]] = {}  # by node
         self._met: set[int] = set()
         self._doubles: dict[tuple[int, str], Sizes] = {}  # claims on a client that is there already
@@ -123,7 +124,6 @@ class Roll:
                 self.meet(node, name, sizes, round)
         new = sorted(online - self._met)
         self._met |= online
-        self.numbers.save()
         return new
 
     def hear(self, node: int, reply: Reply, round: int) -> None:
@@ -138,20 +138,20 @@ class Roll:
         try:
             said = read_introduction(reply.content, self.model)
         except Refused as error:
-            self._refuse(f"node {node}: {error}", round)
+            self._refuse(node, f": {error}", round)
             return
         if node in self._met:
             self._welcome(node, said, round)
-        self.numbers.save()
 
     def _welcome(self, node: int, said: Introduction, round: int) -> None:
-        if said.version != version("srpfl"):
-            why = f"node {node} has srpfl {said.version}, the server {version('srpfl')}"
+        if said.version != VERSION:
+            why = f"node {node} has srpfl {said.version}, the server {VERSION}"
             self.events.note("other version", why, round=round)
         if len(said.clients) > self.users:  # it would take the places of others
             self._refuse(
-                f"node {node} is {len(said.clients)} clients, and a node may be {self.users}: "
-                "Experiment(users=...) allows more",
+                node,
+                f" is {len(said.clients)} clients, and a node may be {self.users}: "
+                f"Experiment(users={len(said.clients)}) allows it",
                 round,
             )
             return
@@ -162,7 +162,8 @@ class Roll:
         before = self.numbers.node_of.get(name)
         if self.authenticated and before not in (None, node):
             self._refuse(
-                f"node {node} claims to be '{harmless(name)}', which belongs to the key of node "
+                node,
+                f" claims to be '{harmless(name)}', which belongs to the key of node "
                 f"{before}: if the machine was replaced, take the entry out of {FILE}",
                 round,
             )
@@ -170,8 +171,8 @@ class Roll:
         number = self.numbers.of(name)
         if number is None:
             self._refuse(
-                f"node {node} is '{harmless(name)}', and this run is for "
-                f"{self.numbers.population} clients",
+                node,
+                f" is '{harmless(name)}', and this run is for {self.numbers.population} clients",
                 round,
             )
         elif self.node_of.get(number) == node:
@@ -191,6 +192,6 @@ class Roll:
             why = f"'{harmless(name)}', node {node}{other}"
             self.events.note("joined", why, client=number, round=round)
 
-    def _refuse(self, why: str, round: int) -> None:
-        self.refusal = why
-        self.events.note("refused", why, round=round)
+    def _refuse(self, node: int, why: str, round: int) -> None:
+        self.refusal = self.untold[node] = f"node {node}{why}"
+        self.events.note("refused", self.refusal, round=round)

@@ -26,8 +26,9 @@ from srpfl.flower.experiment import Build, Experiment, built
 from srpfl.flower.introduction import agreed
 from srpfl.flower.judging import judged, over_clients
 from srpfl.flower.keeping import KeepingFlowerTransport
+from srpfl.flower.parcels import Limit
+from srpfl.flower.reporter import Reporter
 from srpfl.flower.roll import Numbers
-from srpfl.flower.status import Reporter
 from srpfl.flower.transport import FlowerTransport
 from srpfl.loop.evaluation import record_of
 from srpfl.loop.rounds import initial_state
@@ -174,11 +175,12 @@ def identity(folder: Path) -> str:
     return path.read_text().strip()
 
 
-def largest_reply(replies: Params, shared: Params) -> int:
-    """How many bytes an answer may have: what it holds, a gradient beside it, and some for the
-    format and for numbers."""
+def largest_reply(replies: Params, shared: Params) -> Limit:
+    """What an answer may have: what it holds, a gradient beside it, and some for the format and for
+    numbers. An array travels as an object of its own and one for each of its pieces."""
     arrays = [*replies.values(), *shared.values()]
-    return sum(v.numel() * v.element_size() + 4096 for v in arrays) + (1 << 20)
+    size = sum(v.numel() * v.element_size() + 4096 for v in arrays) + (1 << 20)
+    return Limit(size, 100 + 3 * len(arrays) + size // (1 << 20))
 
 
 def last_counted(rounds: Sequence[RoundRecord]) -> dict[int, int]:

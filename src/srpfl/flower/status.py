@@ -1,23 +1,18 @@
-"""How a deployment is doing, in its run folder: written by the server every few seconds, read by
-`srpfl deploy status`, `health` and `metrics`, which need no line to it."""
+"""How a deployment is doing, as its run folder says: read by `srpfl deploy status`, `health` and
+`metrics`, which need no line to the server. A probe asks every few seconds, so neither PyTorch nor
+Flower is imported for it."""
 
 from __future__ import annotations
 
 import json
-import os
 import time
-from dataclasses import asdict, dataclass, field, fields
-from importlib.metadata import version
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from srpfl.errors import RunFolderError
-from srpfl.flower.desk import Desk
-from srpfl.flower.texts import harmless
-from srpfl.runs.files import write_text
 
 FILE = "status.json"
-EVERY = 5.0  # seconds between two of them
 SILENT = 60.0  # seconds without one after which a server counts as dead
 
 
@@ -47,55 +42,6 @@ class Status:
         return self.state == "running" and time.time() - self.at < SILENT
 
 
-class Reporter:
-    """Writes the status down while a run goes on."""
-
-    def __init__(self, folder: Path, desk: Desk, about: dict[str, Any]) -> None:
-        self.path, self.desk, self.about = folder / FILE, desk, about
-        self._next = 0.0
-        self.done = 0
-
-    def report(self) -> None:
-        """From time to time, as often as it is called."""
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + EVERY
-            self.write("running")
-
-    def write(self, state: str, why: str = "") -> None:
-        desk, experiment = self.desk, self.desk.experiment
-        status = Status(
-            at=time.time(),
-            state=state,
-            why=why,
-            name=experiment.name,
-            rounds=experiment.rounds,
-            done=self.done,
-            population=experiment.clients,
-            present=len(desk.roll.node_of),
-            idle=len(desk.idle),
-            events=dict(desk.events.counts),
-            bytes_received=desk.bytes,
-            parts_kept=desk.kept,
-            pid=os.getpid(),
-            version=version("srpfl"),
-            **self.about,
-        )
-        write_text(self.path, json.dumps(asdict(status)) + "\n")
-
-    def ended(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        """The last word: the run is over, was stopped, or why it failed."""
-        if isinstance(error, (SystemExit, KeyboardInterrupt)):
-            self.write("stopped")
-        else:
-            self.write("over" if error is None else "failed", "" if error is None else _said(error))
-
-
-def _said(error: BaseException) -> str:
-    return harmless(error) or type(error).__name__
-
-
 def read_status(folder: Path) -> Status:
     """What the server of a run last said of itself."""
     path = folder / FILE
@@ -110,6 +56,16 @@ def read_status(folder: Path) -> Status:
         ) from None
     except (ValueError, TypeError, AttributeError) as error:
         raise RunFolderError(f"{path} cannot be read ({error})") from None
+
+
+def begun_again(folder: Path, before: Status) -> None:
+    """Until the new server says something itself, the run counts as at work: it is not started
+    twice, and who follows it does not see the end of the old one."""
+    from srpfl.runs.files import write_text
+
+    if read_status(folder) == before:
+        at_work = replace(before, state="running", why="", at=time.time())
+        write_text(folder / FILE, json.dumps(asdict(at_work)) + "\n")
 
 
 def trouble(status: Status) -> str | None:

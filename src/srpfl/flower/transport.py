@@ -79,13 +79,20 @@ class FlowerTransport:
                 break
             desk.pause()
         free = sorted(desk.idle)
-        text = f"{len(free)} idle clients after {self.patience.clients:g} s, {need} are needed"
-        if not free or self.patience.few == "fail":
-            refused = f" (last refused: {desk.roll.refusal})" if desk.roll.refusal else ""
-            raise TooFewClientsError(f"{text}: start more nodes, or give them more time{refused}")
-        self.events.note("few", text, round=desk.round)
-        self._expected = max(1, present)
+        waited = self.patience.clients
+        text = f"{len(free)} idle clients after {waited:g} s, {need} are needed"
+        self._go_on_with_few(text, possible=bool(free))
         return free
+
+    def _go_on_with_few(self, why: str, *, possible: bool = True) -> None:
+        """Clients were waited for, and too few came: those who are absent are not waited for again,
+        or the run ends."""
+        roll = self.desk.roll
+        if not possible or self.patience.few == "fail":
+            refused = f" (last refused: {roll.refusal})" if roll.refusal else ""
+            raise TooFewClientsError(f"{why}: start more nodes, or give them more time{refused}")
+        self.events.note("few", why, round=self.desk.round)
+        self._expected = max(1, len(roll.node_of))
 
     def send(self, request: Request) -> Iterator[Arrival]:
         """Yields once n good answers are there: only beside others can a norm be judged."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -15,8 +16,9 @@ from srpfl.core.slots import Slots, unpacked
 from srpfl.core.split import Params
 
 HELLO, TRAIN, EVALUATE, SETTLE = "query.hello", "train", "evaluate", "query.settle"
-DOING, MASKS = "query.doing", "query.masks"
+DOING, MASKS, REFUSED = "query.doing", "query.masks", "query.refused"
 PROTOCOL = 2  # of these records: both sides must speak the same
+VERSION = version("srpfl")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ def assignment_record(
     if masks is not None:
         content["masks"] = ConfigRecord(dict(masks))
     return RecordDict(content if sent is None else {**content, "sent": sent})
+
+
+def refusal_record(why: str) -> RecordDict:
+    """A letter to a node that cannot take part."""
+    return RecordDict({"refusal": ConfigRecord({"why": why})})
 
 
 def read_assignment(content: RecordDict) -> Assignment:
