@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import nn
 
 import srpfl
 import tiny
+from srpfl.loop import progress
 
 
 def records(folder: Path) -> tuple[bytes, bytes]:
@@ -146,11 +148,24 @@ def test_an_instance_as_its_class_makes_it_is_not(seed: int) -> None:
             check_start(net)
 
 
-def test_progress_is_shown_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+def test_a_score_of_ones_own_is_what_the_run_is_judged_by() -> None:
+    def wrong(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return outputs.argmax(1) != y
 
+    usual = tiny.simulate()
+    run = tiny.simulate(task=srpfl.Scored(name="errors", by=wrong, better="lower"))
+    assert (run.metric, run.higher_is_better) == ("errors", False)
+    right = [point.value for point in usual.scores]
+    assert [point.value for point in run.scores] == pytest.approx([1 - each for each in right])
+    assert run.time_to(1 - max(right)) == usual.time_to(max(right))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     for wanted, screen, told in (
         (None, Terminal(), True),
         (False, Terminal(), False),
@@ -159,6 +174,29 @@ def test_progress_is_shown_where_somebody_looks(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(sys, "stderr", screen)
         tiny.simulate(rounds=2, progress=wanted)
         assert ("2/2" in screen.getvalue()) == told
+
+
+def test_progress_ends_with_the_last_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the kind that the method is judged by: Ditto's is local."""
+    monkeypatch.setenv("COLUMNS", "100")
+    for algorithm in (srpfl.FedRep(), srpfl.Ditto()):
+        monkeypatch.setattr(sys, "stderr", screen := Terminal())
+        run = tiny.simulate(algorithm=algorithm, rounds=2)
+        last = re.sub(r"\x1b\[[\d;?]*\w", "", screen.getvalue()).rstrip().splitlines()[-1]
+        assert f"2/2 done {100 * run.accuracy[-1].value:.1f} %, n = 1/6" in last
+
+
+def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    def logged(seconds: float) -> list[str]:
+        monkeypatch.setattr(progress, "LOGGED", seconds)
+        monkeypatch.setattr(sys, "stderr", log := io.StringIO())
+        tiny.simulate(rounds=2, progress=True, evaluate_every=1)
+        return log.getvalue().splitlines()
+
+    assert logged(60.0) == []
+    first, *_, last = logged(0.0)
+    assert ": round 1/2, " in first
+    assert re.search(r": round 2/2, \d+\.\d %, n = ", last)
 
 
 def test_progress_in_a_notebook_is_a_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,16 @@ def test_options_are_in_panels_with_their_defaults(tmp_path: Path) -> None:
     assert "digits: 50" in told
 
 
+def test_arguments_are_explained(tmp_path: Path) -> None:
+    """With every version of typer and click: one pair of them loses these texts."""
+    for words, told in {
+        ("compare",): "names of methods to run, or folders of runs to read",
+        ("deploy", "status"): "the run folder on the server",
+    }.items():
+        shown = srpfl(*words, "--help", cwd=tmp_path).stdout
+        assert told in " ".join(shown.replace("│", " ").split())
+
+
 def test_a_wrong_command_is_corrected_once(tmp_path: Path) -> None:
     told = srpfl("dmo", cwd=tmp_path, fails=True).stderr
     assert told.count("did you mean 'demo'?") == 1

@@ -108,7 +108,7 @@ def test_a_loss_that_is_not_a_number_names_round_and_client() -> None:
     broken[data.train_parts[4]] = np.nan
     data = dataclasses.replace(data, train_pool=data.train_pool._replace(x=broken))
     state, next_round, _ = world(data, participation=srpfl.Everyone())
-    with pytest.raises(DivergedError, match="client 4 came to loss nan in round 1"):
+    with pytest.raises(DivergedError, match="client 4 has loss nan in round 1"):
         next_round(state)
 
 
@@ -130,5 +130,5 @@ def test_a_loss_from_which_no_training_comes_back_ends_the_run() -> None:
     shared = {"w": torch.zeros(2)}
     check_finite([Answer(3, 1.0, shared, 1e29, 5)], shared, 0)
     for loss in (2e30, -2e30, float("nan")):
-        with pytest.raises(DivergedError, match=r"client 3 came to loss .* in round 1"):
+        with pytest.raises(DivergedError, match=r"client 3 has loss .* in round 1"):
             check_finite([Answer(3, 1.0, shared, loss, 5)], shared, 0)

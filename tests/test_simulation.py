@@ -339,7 +339,7 @@ def test_a_diverging_run_keeps_its_last_checkpoint(tmp_path: Path) -> None:
     broken = data.train_pool.x.copy()
     broken[data.train_parts[joined]] = 1e30
     data = dataclasses.replace(data, train_pool=data.train_pool._replace(x=broken))
-    with pytest.raises(DivergedError, match=f"client {joined} came to loss nan in round 3"):
+    with pytest.raises(DivergedError, match=f"client {joined} has loss nan in round 3"):
         tiny.simulate(data=data, out=tmp_path / "run", evaluate_every=0)
     assert (tmp_path / "run" / "checkpoints" / "000002" / "state.json").exists()
     assert len((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()) == 2

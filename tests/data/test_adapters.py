@@ -82,7 +82,8 @@ def test_numbers_to_predict_are_for_regression() -> None:
     data = from_frame(frame().drop(columns="kind"), client="who", label="a")
     assert (data.classes, data.task) == (0, "regression")
     model = srpfl.models.MLP(3, (8,), classes=1)
-    assert play(data, model=model, task=srpfl.Regression()).metric == "rmse"
+    assert play(data, model=model, task=srpfl.Regression(metric="mae")).metric == "mae"
+    assert play(data, model=model).metric == "rmse"  # the task of the data, as for the command
 
 
 def test_datasets_of_pytorch_one_for_each_client() -> None:
@@ -93,6 +94,11 @@ def test_datasets_of_pytorch_one_for_each_client() -> None:
     assert (data.clients, data.size(2), len(data.test(2).y)) == (3, 20, 4)
     np.testing.assert_allclose(data.train(1).x, X[20:40], rtol=1e-6)
     assert len(play(data).rounds) == 2
+
+
+def test_a_client_may_have_no_test_samples() -> None:
+    data = from_datasets([[(torch.ones(3), 0)]] * 2, test=[[], [(torch.zeros(3), 1)]])
+    assert [len(data.test(client).y) for client in (0, 1)] == [0, 1]
 
 
 def test_images_of_bytes_are_scaled_and_tables_of_bytes_are_not() -> None:
@@ -130,6 +136,8 @@ def test_images_of_bytes_are_scaled_and_tables_of_bytes_are_not() -> None:
         (lambda: from_datasets([]), "at least one sample"),
         (lambda: from_datasets([[(1, 2, 3)]]), r"a pair \(x, y\)"),
         (lambda: from_datasets([[(1, 2)]], test=[]), "1 clients and 0 test"),
+        (lambda: from_datasets([[([1, 2], 0), ([1], 0)]]), r"shapes \(1,\) and \(2,\)"),
+        (lambda: from_datasets([[([1], 0)], [([1, 2], 0)]]), r"client 1's inputs .* client 0's"),
     ],
 )
 def test_a_slip_is_a_sentence(make: Any, sentence: str) -> None:
@@ -139,7 +147,7 @@ def test_a_slip_is_a_sentence(make: Any, sentence: str) -> None:
 
 def test_the_hub_without_a_network_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(srpfl.SrpflError, match="Hub"):
+    with pytest.raises(srpfl.SrpflError, match=r"Hub \(.+\): check its name and the network, or"):
         from_hub("nobody/nothing")
 
 

@@ -117,6 +117,20 @@ def test_a_cache_without_its_checksums_is_built_anew(
     assert len(decoded) == 4
 
 
+@pytest.mark.parametrize("name", ["checksums.json", "x_train.npy"])
+def test_a_pipe_in_the_cache_does_not_hang(
+    name: str, tmp_path: Path, cache: Path, decoded: list[Path]
+) -> None:
+    """Nor does a device, which would fill the memory."""
+    write_hub_cifar10(tmp_path)
+    cifar(tmp_path)
+    (file,) = cache.glob(f"*/{name}")
+    file.unlink()
+    os.mkfifo(file)
+    cifar(tmp_path)
+    assert len(decoded) == 4
+
+
 def test_nothing_half_written_stays_behind(tmp_path: Path, cache: Path) -> None:
     write_hub_cifar10(tmp_path)
     cifar(tmp_path)

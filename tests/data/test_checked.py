@@ -92,13 +92,18 @@ WRONG = {
     "lists": (lambda x, y: (x.tolist(), y), "must be NumPy arrays"),
     "nothing": (lambda x, y: (None, y), "must be NumPy arrays"),
     "a number": (lambda x, y: (np.float32(1), y), "must be NumPy arrays"),
+    "other shape": (
+        lambda x, y: (x[:, :3], y),
+        r"inputs have the shape \(3,\), but client 0's have \(4,\): .* padding",
+    ),
+    "two inputs": (lambda x, y: ((x, x), y), r"inputs have the shape \(\(4,\), \(4,\)\)"),
     "fewer labels": (lambda x, y: (x, y[:2]), "as many inputs as labels"),
     "fewer of both": (lambda x, y: (x[:2], y[:2]), "has 2 training samples, but its size is said"),
 }
 
 
 @pytest.mark.parametrize("engine", ["loop", "vectorised", "workers"])
-@pytest.mark.parametrize("kind", ["ignored label", "NaN", "complex inputs", "float labels"])
+@pytest.mark.parametrize("kind", ["ignored label", "NaN", "other shape", "float labels"])
 def test_a_client_of_many_is_checked_when_it_is_used(engine: str, kind: str) -> None:
     change, sentence = WRONG[kind]
     data = Crowd(change=at(BAD, change))

@@ -55,7 +55,9 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "reference.html").exists()
+    reference = (tmp_path / "reference.html").read_text()
+    for name in ("accuracy", "time_to", "curve", "module_of", "load", "plot"):
+        assert f'id="srpfl.Run.{name}"' in reference
     commands = (tmp_path / "commands.html").read_text()
     for words in ("srpfl run", "srpfl deploy gateway"):
         assert f"Usage: {words} [OPTIONS]" in commands

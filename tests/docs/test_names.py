@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,12 @@ ROOMS = {name for name in srpfl.__all__ if type(getattr(srpfl, name)).__name__ =
 def test_names_in_examples_are_on_the_reference_page(page: Path) -> None:
     names = {n for b in blocks(page) if b.language == "python" for n in used(b.code)}
     assert names - ROOMS - listed() == set()
+
+
+def test_every_argument_of_simulate_is_explained() -> None:
+    told = inspect.getdoc(srpfl.simulate) or ""
+    for name in inspect.signature(srpfl.simulate).parameters:
+        assert re.search(rf"^    {name}: \S", told, flags=re.MULTILINE), name
 
 
 def test_public_names_are_on_the_reference_page() -> None:

@@ -24,7 +24,7 @@ def test_the_readmes_numbers_are_those_of_the_results() -> None:
     assert len(rows["srpfl"]["seeds"]) == 3
     assert f"in 1/{rows['srpfl']['speedup']['0']:.1f} of the time" in readme
     gap = 100 * (rows["fedrep"]["final"] - rows["srpfl"]["final"])
-    assert f"ends {gap:.2f} points below it (three seeds)" in readme
+    assert f"ends {gap:.2f} points below FedRep (three seeds)" in readme
 
 
 def test_the_readme_says_how_the_gain_depends_on_the_target() -> None:
@@ -104,6 +104,20 @@ def test_what_is_said_of_auto_is_what_its_study_gives(name: str) -> None:
         assert f"| {found['cells']} | {line}{told['median']:.2f} |" in text, (policy, told)
 
 
+@pytest.mark.parametrize(
+    "name", ["means", "means-before", "means-9001", "means-9001-before", "replays"]
+)
+def test_what_is_said_of_replays_is_what_their_study_gives(name: str) -> None:
+    from srpfl.studies import auto_ceiling, auto_cells
+
+    text = (ROOT / "docs" / "auto-study.md").read_text()
+    found = auto_ceiling.ceiling(auto_cells.read(ROOT / "results" / "auto" / f"{name}.jsonl"))
+    for policy in ("auto", "auto, on means"):
+        told, cells = found[policy], "cells, on means" if "means" in policy else "cells"
+        line = f"{100 * told['within 1.15']:.0f} % | {100 * told['above 1.5']:.0f} % | "
+        assert f"| {found[cells]} | {line}{told['median']:.2f} |" in text, (policy, told)
+
+
 def test_the_tables_of_speed_are_those_of_the_measurements() -> None:
     folder = ROOT / "results" / "benchmarks"
     text = (folder / "README.md").read_text()
@@ -114,6 +128,28 @@ def test_the_tables_of_speed_are_those_of_the_measurements() -> None:
     population = json.loads((folder / "population.json").read_text())
     assert f"a round takes {population['ratio']:.2f} times" in text
     assert f"a peak of {population['peak_gib']:.2f} GiB" in text
+
+
+def test_what_is_said_of_a_deployments_server_is_what_was_measured() -> None:
+    folder = ROOT / "results" / "benchmarks"
+    text = (folder / "README.md").read_text()
+    rows = {row["nodes"]: row for row in json.loads((folder / "deployment.json").read_text())}
+    assert list(rows) == [10, 100, 1000, 10_000]
+    for row in rows.values():
+        first = f"| {row['nodes']:,} | {row['asked']} | {row['answers']:,} "
+        cost = f"| {row['server_cpu_s']:.1f} s | {row['cpu_ms_per_answer']:.1f} ms "
+        line = f"{first}| {row['rounds_per_cpu_s']:.1f} {cost}| {row['peak_mib']:.0f} MiB |"
+        assert line in text
+    more = {n: rows[10_000][n] - rows[1000][n] for n in ("server_cpu_s", "peak_mib")}
+    each, room = more["server_cpu_s"] / 9000, more["peak_mib"] / 9000
+    said = f"{1000 * each:.1f} ms and {1024 * room:.1f} KiB for each"
+    assert said in " ".join(text.split())
+    assert f"{90_000 * each:.0f} s more to let 90,000 more nodes join" in text
+    assert f"{90_000 * room / 1024:.2f} GiB more memory" in text
+    page = " ".join((ROOT / "docs" / "deployment.md").read_text().split())
+    cpu, memory = ([rows[n][what] for n in (100, 1000, 10_000)] for what in more)
+    assert "take {:.1f} s of the server's CPU with 100 nodes, {:.1f} s".format(*cpu) in page
+    assert "{:.0f}, {:.0f} and {:.0f} MiB of memory".format(*memory) in page
 
 
 def test_the_table_of_models_is_that_of_the_measurement() -> None:

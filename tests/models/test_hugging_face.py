@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,18 @@ from torch import nn
 
 import srpfl
 from models.test_lora import check_shared, sentences
+from srpfl.core.initial import check_start
 from srpfl.errors import ConfigError
 from srpfl.models import Adapters, lora, recomputed
 
 transformers = pytest.importorskip("transformers", reason="needs transformers: srpfl[hf]")
 
 
-def bert(dropout: float = 0.0, layers: int = 1) -> Any:
+def bert(dropout: float = 0.0, layers: int = 1, width: int = 8) -> Any:
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=20,
-        hidden_size=8,
+        hidden_size=width,
         num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=12,
@@ -102,3 +104,15 @@ def test_a_real_pretrained_model_learns_and_stays_as_it_is() -> None:
     )
     assert run.accuracy[-1].mean == 1.0
     assert sum(value.numel() for value in run.state.shared.values()) == 2 * 4 * 384
+
+
+def test_a_fresh_head_does_not_look_trained() -> None:
+    """transformers starts its heads with another spread than PyTorch."""
+    adapted: Any = lora(bert(width=64), rank=2, targets=["query"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_start(adapted)
+    with torch.no_grad():
+        adapted.classifier.weight += 1
+    with pytest.warns(srpfl.SrpflWarning, match=r"'classifier\.weight' looks trained"):
+        check_start(adapted)

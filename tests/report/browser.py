@@ -6,7 +6,6 @@ Only Chromium itself is needed; the protocol is JSON between zero bytes.
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import shutil
@@ -26,7 +25,10 @@ NAMES = ["chromium", "chromium-browser", "google-chrome", "chrome", "chrome-head
 
 
 def chromium() -> str | None:
-    """The browser's program: $CHROMIUM, or the first of the usual names, or our own copy."""
+    """The browser's program: $CHROMIUM, or the first of the usual names, or our own copy. None on
+    Windows, which gives no pipes to other programs."""
+    if sys.platform == "win32":
+        return None
     own = str(HOME / "run") if (HOME / "run").exists() else None
     places = [os.environ.get("CHROMIUM"), *map(shutil.which, NAMES), own]
     return next(filter(None, places), None)
@@ -207,6 +209,8 @@ def browser(program: str) -> Iterator[Page]:
 
 def _pipe() -> tuple[int, int]:
     """A pipe whose descriptors are out of the way of 3 and 4."""
+    import fcntl  # not on Windows, where no browser is steered
+
     ends = os.pipe()
     moved = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
     for end in ends:

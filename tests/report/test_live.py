@@ -76,14 +76,13 @@ def test_the_page_follows_a_run_from_before_its_start_to_after_its_end(
 def test_a_run_that_diverged_says_why(page: Page, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     made_up.keep(made_up.run(rounds=20), folder, upto=7)
-    folder.note_divergence("training diverged: client 3 came to loss nan in round 8")
+    folder.note_divergence("training diverged: client 3 has loss nan in round 8")
     with served(folder.path) as url:
         page.open(url)
         page.wait_for("document.getElementById('live').textContent === 'diverged'")
         said = page.evaluate("document.getElementById('states').textContent")
         assert said == (
-            "srpfl ended after 7 of 20 rounds. Training diverged: client 3 came to loss nan in "
-            "round 8."
+            "srpfl ended after 7 of 20 rounds. Training diverged: client 3 has loss nan in round 8."
         )
         assert "7/20 diverged" in page.evaluate("document.getElementById('legend').textContent")
 

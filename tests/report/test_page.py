@@ -118,7 +118,9 @@ def test_speed_up_against_target_has_a_curve_for_each_c(page: Page, tmp_path: Pa
     runs = {name: [run for run in seeds() if run.name == name] for name in ("fedrep", "srpfl")}
     from srpfl.runs.race import gains
 
-    expected = gains(runs["fedrep"], runs["srpfl"], 10)
+    target = page.evaluate("view.target")
+    expected = gains(runs["fedrep"], runs["srpfl"], 10, target)
+    assert target in [at for at, _ in expected]  # the curve agrees with the tables beside it
     shown = page.evaluate("gainPoints('fedrep', 'srpfl', 10)")
     assert [point["speedup"] for point in shown] == pytest.approx(
         [each.speedup for _, each in expected]
@@ -153,7 +155,7 @@ def test_a_target_far_below_the_best_run_is_said(page: Page, tmp_path: Path) -> 
     [
         ("#curves svg", 0.7, 0.4, ["srpfl", "%", "round", "time"]),
         ("#gains svg", 0.5, 0.5, ["target", "C = 10", "×"]),
-        ("#timelines canvas", 0.5, 0.8, ["round", "waited for", "went on after", "stage"]),
+        ("#timelines canvas", 0.5, 0.8, ["round", "waited for", "continued after", "stage"]),
         ("#tenths svg", 0.5, 0.5, ["tenth", "srpfl", "%"]),
         ("#clients canvas", 0.3, 0.3, ["client", "accuracy", "counted", "late"]),
         ("#histories canvas", 0.5, 0.3, ["client", "after round", "first heard"]),
@@ -171,6 +173,23 @@ def test_hovering_shows_values(
     assert all(word in words for word in says), words
     page.evaluate("draw()")  # what the words were about is drawn anew
     assert page.evaluate("document.getElementById('tip').hidden")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "document.querySelector('#costs button:nth-child(2)').click()",
+        "document.querySelector('#legend button').click()",
+        "byId('log').click()",
+    ],
+)
+def test_a_choice_hides_the_words_beside_the_mouse(page: Page, tmp_path: Path, change: str) -> None:
+    """A resting mouse does not keep what was true before a choice made with the keyboard."""
+    opened(page, pair(), tmp_path)
+    page.hover("#curves svg", 0.7, 0.4)
+    page.wait_for("!byId('tip').hidden")
+    page.evaluate(f"{change}; null")
+    assert page.evaluate("byId('tip').hidden")
 
 
 def test_a_run_that_looks_at_c_is_shown_only_at_its_own(page: Page, tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_data_sets_of_which_no_run_is_left_are_named_too(tmp_path: Path, results
     for name in ("beta", "alpha"):
         broken = tmp_path / "fig3" / name / "hf-maml-seed0"
         broken.mkdir(parents=True)
-        (broken / grid.DIVERGED).write_text("client 1 came to loss nan in round 1: try again\n")
+        (broken / grid.DIVERGED).write_text("client 1 has loss nan in round 1: try again\n")
     write(tmp_path, "fig3", NOTE)
     text = (tmp_path / "fig3" / "README.md").read_text()
     assert text.index("## alpha") < text.index("## beta") < text.index("## digits")

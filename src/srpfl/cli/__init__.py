@@ -92,7 +92,7 @@ def main() -> None:
     except (KeyboardInterrupt, SystemExit) as end:
         if isinstance(end, SystemExit) and end.code != INTERRUPTED:
             raise
-        # Python takes a moment to end, and would tell of another Ctrl-C in many lines.
+        # Python takes a moment to end, and would answer another Ctrl-C with a traceback.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("srpfl: stopped", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
@@ -102,14 +102,14 @@ def main() -> None:
     except Exception as error:
         if os.environ.get(TRACEBACK) or place(error) is None:
             raise
-        print(f"srpfl: {told(error)}; {TRACEBACK}=1 shows the way there", file=sys.stderr)
+        print(f"srpfl: {told(error)}; {TRACEBACK}=1 shows the traceback", file=sys.stderr)
         raise SystemExit(2) from None
 
 
 @contextlib.contextmanager
 def _insistent() -> Iterator[None]:
-    """A Ctrl-C comes again while the command goes on all the same: Python drops what is raised
-    where nothing may be, in a destructor for one."""
+    """A Ctrl-C is sent again while the command still runs: Python drops what is raised where
+    nothing may be, as in a destructor."""
 
     def interrupt(*_: object) -> None:
         signal.alarm(AGAIN)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from srpfl.cli.options import with_config
+from srpfl.cli.words import fitted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -216,12 +217,14 @@ def show(
     seeds = max(len(row.seeds) for row in result.rows)
     notes = [f"target: {result.target_origin}"] if result.target_origin != "given" else []
     notes += ["± is the standard deviation over seeds"] if seeds > 1 else []
+    if seeds > 1 and gains.rows:
+        notes.append("a speed-up is the ratio of mean times, its ± that of the ratios seed by seed")
     if notes:
-        console.print("; ".join(notes), style="dim")
+        console.print(fitted("; ".join(notes), console.width), style="dim")
     if result.caution:
-        console.print(f"note: {result.caution}", style="yellow")
+        console.print(fitted(f"note: {result.caution}", console.width), style="yellow")
     if sentence := verdict(result):
-        console.print(f"\n{sentence}\n", style="bold")
+        console.print(f"\n{fitted(sentence, console.width)}\n", style="bold")
     console.print(f"plot: {picture}", soft_wrap=True)
     if folders:
         console.print(f"next: srpfl report {shlex.join(folders)} --open", soft_wrap=True)

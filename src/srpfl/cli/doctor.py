@@ -16,13 +16,13 @@ def doctor(
     runs: Annotated[
         list[Path], typer.Argument(help="folders of runs, or folders that hold several")
     ],
-    mend: Annotated[bool, typer.Option("--mend", help="mend what can be mended")] = False,
+    mend: Annotated[bool, typer.Option("--mend", help="fix what can be fixed")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Say whether runs are whole, what is damaged, and what can be done.
 
-    The exit code is 1 if anything is damaged. Without --mend nothing is changed. Mending puts what
-    is damaged into a folder of its own, so that the rest can be read, compared and continued.
+    The exit code is 1 if anything is damaged. Without --mend nothing is changed. With it, what is
+    damaged is moved to a folder of its own, so that the rest can be read, compared and continued.
 
     Examples:
 
@@ -80,4 +80,4 @@ def _print(health: Health, done: list[str], after: Health) -> None:
 
 
 def _advice(remedy: str | None) -> str:
-    return f"with --mend: {remedy}" if remedy else "this cannot be mended"
+    return f"with --mend: {remedy}" if remedy else "this cannot be fixed"

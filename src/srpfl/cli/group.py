@@ -18,11 +18,24 @@ class Group(TyperGroup):
         super().__init__(**attributes)
         for command in self.commands.values():
             command.help = paragraphs(command.help or "")
+            restore_help(command)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and args[0] not in self.commands:
             raise unknown("command", args[0], self.commands)
         return super().resolve_command(ctx, args)
+
+
+def restore_help(command: Any) -> None:
+    """Give arguments the help texts that typer up to 0.20 (Flower allows no later one) loses with
+    click 8.5, which has a place of its own for them."""
+    lost = [p for p in command.params if p.param_type_name == "argument" and not p.help]
+    if lost:
+        from typer.utils import get_params_from_function
+
+        written = get_params_from_function(command.callback)
+        for parameter in lost:
+            parameter.help = written[parameter.name].default.help
 
 
 def paragraphs(text: str) -> str:

@@ -42,7 +42,7 @@ def linear(
 ) -> None:
     """Distance to the true representation against simulated time, for FedRep and for SRPFL.
 
-    Data are drawn from the linear model of the analysis, afresh in every round. The target is 1.2
+    Data are drawn from the linear model of the analysis, again in every round. The target is 1.2
     times FedRep's floor, and a floor is the mean distance of the last 50 rounds.
 
     Example: srpfl linear --clients 128 --start 4 --every 20 --rounds 400 --plot distance.png

@@ -34,6 +34,8 @@ def report(
 ) -> None:
     """Show runs in one self-contained HTML file, which opens offline in any browser.
 
+    It has a slider for C, the speed-ups, who was waited for, and a replay.
+
     Examples:
 
       srpfl report runs/demo --open

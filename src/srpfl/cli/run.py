@@ -50,6 +50,8 @@ def run(
 ) -> None:
     """Play one run and keep its records.
 
+    Stop it whenever you like: --resume continues it, exactly as if it had not been stopped.
+
     Examples:
 
       srpfl run --method srpfl --data digits --rounds 30 --seed 0 --out runs/first

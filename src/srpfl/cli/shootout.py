@@ -30,7 +30,7 @@ def shootout(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     minutes: Annotated[
-        float | None, typer.Option(help="begin no new run after this long; call again to go on")
+        float | None, typer.Option(help="begin no new run after this long; call again to continue")
     ] = None,
     policies: Annotated[
         str | None, typer.Option(help="only these, with commas between them")

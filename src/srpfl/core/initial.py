@@ -14,6 +14,7 @@ from srpfl.core.randomness import torch_seed
 from srpfl.errors import ConfigError, SrpflWarning
 
 WAYS = ("reset_parameters", "_reset_parameters")  # attention has the second
+OWN_WAY = "_init_weights"  # by which a model of transformers starts its layers
 ENOUGH = 64  # numbers, to tell one spread from another
 
 
@@ -58,17 +59,16 @@ def _reset(module: nn.Module) -> bool:
 
 def check_start(model: nn.Module) -> None:
     """Warn if an instance has weights that were trained or set by hand: they will be replaced."""
+    owners = {id(part): m for m in model.modules() if hasattr(m, OWN_WAY) for part in m.modules()}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         for name, module in model.named_modules():
             own = dict(module.named_parameters(recurse=False))
             if not own or any(value.is_meta or is_lazy(value) for value in own.values()):
                 continue
-            fresh = copied(module)
-            if not _reset(fresh):
-                continue
-            for part, value in fresh.named_parameters(recurse=False):
-                if _another_start(own[part].detach(), value.detach()):
+            starts = _starts(module, owners.get(id(module)))
+            for part, value in own.items():
+                if starts and all(_another_start(value.detach(), one[part]) for one in starts):
                     warn(
                         f"the weights of this model are replaced by new ones of the seed, and "
                         f"'{f'{name}.{part}'.lstrip('.')}' looks trained or set by hand: "
@@ -80,11 +80,29 @@ def check_start(model: nn.Module) -> None:
                     return
 
 
+def _starts(module: nn.Module, owner: nn.Module | None) -> list[dict[str, torch.Tensor]]:
+    """What the layer may have begun with: drawn in its own way, or in that of the model of
+    transformers that it belongs to."""
+    fresh = copied(module)
+    if not _reset(fresh):
+        return []
+    found = [fresh]
+    if owner is not None:
+        found.append(copied(module))
+        try:
+            with torch.no_grad():
+                getattr(owner, OWN_WAY)(found[-1])
+        except Exception:  # whatever a model's own code expects of its layers
+            found.pop()
+    return [dict(one.named_parameters(recurse=False)) for one in found]
+
+
 def _another_start(now: torch.Tensor, fresh: torch.Tensor) -> bool:
     """Whether weights cannot well be what a layer begins with: other constants, another mean or
     another spread."""
     if fresh.numel() < 2 or now.shape != fresh.shape or not fresh.is_floating_point():
         return False
+    fresh = fresh.detach()
     spread = float(fresh.double().std(correction=0))
     if spread == 0.0:
         return not torch.allclose(now, fresh)

@@ -8,7 +8,7 @@ fixed, and stays in the engine's model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +18,7 @@ from srpfl.errors import ConfigError
 
 Params = dict[str, Tensor]
 Predicate = Callable[[str], bool]
-Personal = str | Sequence[str] | Predicate
+Personal = str | Collection[str] | Predicate
 
 
 def state_of(model: nn.Module) -> Params:

@@ -6,7 +6,7 @@ every client's samples is held out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from srpfl.core.trees import Tree, count, gathered, leaves, mapped
 from srpfl.data import hugging_face
 from srpfl.data.base import IntArray, Pooled, Samples, Transform
+from srpfl.data.checks import check_form, shapes
 from srpfl.data.dataset import held_out
 from srpfl.data.loading import load
 from srpfl.errors import ConfigError, DataError, shown
@@ -154,12 +155,16 @@ def from_datasets(
     if not datasets or any(not len(each) for each in datasets):
         raise DataError("every client needs a dataset with at least one sample")
     parts = [*datasets, *(held if isinstance(held, Sequence) else [])]
-    read = [_read(each) for each in parts]
-    clients = [place % len(datasets) for place, (_, y) in enumerate(read) for _ in y]
+    # A client may have a test dataset without samples.
+    read = {place: _read(each) for place, each in enumerate(parts) if len(each)}
+    for place, samples in read.items():
+        check_form(shapes(samples), place % len(datasets), shapes(read[0]), 0)
+    places = np.repeat(list(read), [len(y) for _, y in read.values()])
+    clients = places % len(datasets)
     if isinstance(held, Sequence):
-        held = np.array([place >= len(datasets) for place, (_, y) in enumerate(read) for _ in y])
-    x = gathered(np.concatenate, [x for x, _ in read])
-    y = np.concatenate([y for _, y in read])
+        held = places >= len(datasets)
+    x = gathered(np.concatenate, [x for x, _ in read.values()])
+    y = np.concatenate([y for _, y in read.values()])
     return from_arrays(x, y, clients, test=held, transform=transform, name=name)
 
 
@@ -178,7 +183,10 @@ def from_hub(repository: str, *, partition: Partition | None = None, **options: 
         place = snapshot_download(repository, repo_type="dataset", allow_patterns=["*.parquet"])
     except Exception as error:  # no network, no such repository, no permission
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{repository} could not be downloaded from the Hub ({reason})") from error
+        raise DataError(
+            f"{repository} could not be downloaded from the Hub ({reason}): check its name and the "
+            "network, or read files that are here with srpfl.data.load('parquet:PATH')"
+        ) from error
     return load(f"parquet:{Path(place)}", partition=partition, **options)
 
 
@@ -281,13 +289,23 @@ def _parts(
     return parts[0], parts[1]
 
 
-def _read(dataset: Any) -> tuple[Tree, NDArray[Any]]:
+def _read(dataset: Any) -> Samples:
     """All samples of a dataset, as arrays."""
     samples = [dataset[place] for place in range(len(dataset))]
     if any(not isinstance(sample, (tuple, list)) or len(sample) != 2 for sample in samples):
         raise DataError("a sample of a dataset must be a pair (x, y)")
-    stack: Callable[[list[Any]], Any] = lambda some: np.stack([_array(each) for each in some])  # noqa: E731
-    return gathered(stack, [x for x, _ in samples]), stack([y for _, y in samples])
+    return Samples(gathered(_stack, [x for x, _ in samples]), _stack([y for _, y in samples]))
+
+
+def _stack(values: list[Any]) -> NDArray[Any]:
+    arrays = [_array(each) for each in values]
+    shapes = sorted({array.shape for array in arrays})
+    if len(shapes) > 1:
+        raise DataError(
+            f"a dataset has samples of the shapes {shapes[0]} and {shapes[-1]}: make them one "
+            "shape first, for example by padding them"
+        )
+    return np.stack(arrays)
 
 
 def _are_images(x: Tree) -> bool:

@@ -88,6 +88,8 @@ _whole: set[tuple[str, str, int, int, int, int]] = set()  # files that this proc
 def _check(path: Path, expected: str) -> None:
     """Compare a file with its checksum, once in a process unless it is written to in between."""
     state = path.stat()
+    if not path.is_file():  # a device or a pipe would never end
+        raise ValueError(f"{path.name} is not a file")
     seen = str(path), expected, state.st_size, state.st_ino, state.st_mtime_ns, state.st_ctime_ns
     if seen in _whole:
         return
@@ -100,6 +102,8 @@ def _load(entry: Path) -> Arrays:
     if not entry.is_dir():
         raise FileNotFoundError(entry)
     try:
+        if not (entry / SUMS).is_file():
+            raise ValueError
         sums = json.loads((entry / SUMS).read_text())
     except (OSError, ValueError, RecursionError):
         raise ValueError("it has no checksums") from None

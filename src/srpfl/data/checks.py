@@ -42,6 +42,8 @@ class Checked:
             "train": np.zeros(self.clients, dtype=np.bool_),
             "test": np.zeros(self.clients, dtype=np.bool_),
         }
+        # The first client of each part, and the form of its samples.
+        self._first: dict[Part, tuple[int, Any]] = {}
 
     @property
     def transform(self) -> Transform:
@@ -77,6 +79,9 @@ class Checked:
                     f"client {client} has {len(samples[1])} training samples, but its size is said "
                     f"to be {self.size(client)}"
                 )
+            if len(samples[1]):
+                other, expected = self._first.setdefault(part, (client, shapes(samples)))
+                check_form(shapes(samples), client, expected, other)
             self._seen[part][client] = True
         if all(map(_fine, leaves(samples))):
             return samples
@@ -138,6 +143,22 @@ def _crc(array: Any, crc: int) -> int:
     crc = zlib.crc32(f"{array.shape} {array.dtype.str}".encode(), crc)
     step = -(-array.nbytes // TAKEN) or 1
     return zlib.crc32(array[::step].tobytes(), crc)
+
+
+def shapes(samples: Samples) -> Any:
+    """The shapes of one sample: of its input, and of its label."""
+    return mapped(lambda array: array.shape[1:], tuple(samples))
+
+
+def check_form(found: Any, client: int, expected: Any, other: int) -> None:
+    """Refuse a client whose samples have another form than another's: engines put the samples of
+    several clients together."""
+    for what, here, there in zip(("inputs", "labels"), found, expected, strict=True):
+        if here != there:
+            raise DataError(
+                f"client {client}'s {what} have the shape {here}, but client {other}'s have "
+                f"{there}: give all clients samples of one shape, for example by padding them"
+            )
 
 
 def check_samples(samples: Samples, client: int, classes: int, task: Task) -> None:

@@ -77,3 +77,12 @@ def _chunks(metadata: Any, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
             piece = pieces.column(place)
             if piece.path_in_schema.split(".")[0] in columns:
                 yield piece.total_uncompressed_size, piece.num_values
+
+
+def values(column: Any, where: str) -> list[Any]:
+    """The values of a column that may hold texts, which a damaged file may not have."""
+    try:
+        found: list[Any] = column.to_pylist()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where} is damaged: it holds bytes that are no text") from error
+    return found

@@ -71,7 +71,9 @@ def _writers(table: Any, writer: str | None, path: Path) -> StrArray | None:
     if column.null_count:
         raise DataError(f"the column '{writer}' of {path} must name a writer in every row")
     where = f"the column '{writer}' of {path}"
-    return np.array([check_name(str(one), where) for one in column.to_pylist()], dtype=np.str_)
+    return np.array(
+        [check_name(str(one), where) for one in packed.values(column, where)], dtype=np.str_
+    )
 
 
 class _Decoder:

@@ -74,8 +74,7 @@ class Columns:
         import pyarrow as pa
 
         column = self._column(name, "text", pa.types.is_string, pa.types.is_large_string)
-        texts: list[str] = column.to_pylist()
-        return texts
+        return packed.values(column, f"the column '{name}' of {self.where}")
 
     def words(self, name: str) -> StrArray:
         """Names, or whole numbers that stand for names."""
@@ -83,7 +82,7 @@ class Columns:
 
         kinds = pa.types.is_string, pa.types.is_large_string, pa.types.is_integer
         where = f"the column '{name}' of {self.where}"
-        found = self._column(name, "a name", *kinds).to_pylist()
+        found = packed.values(self._column(name, "a name", *kinds), where)
         return np.array([check_name(str(word), where) for word in found])
 
     def whole(self, name: str) -> IntArray:

@@ -19,6 +19,7 @@ from torch import nn
 
 from srpfl.errors import ConfigError, check_finite, enough_memory, number, shown, whole
 from srpfl.runs.describe import describe
+from srpfl.task import task_of
 
 MOST_ROUNDS = 10_000_000
 MOST_EVALUATIONS = 1_000_000
@@ -49,7 +50,8 @@ def checked(play: Callable[P, R]) -> Callable[P, R]:
 
 def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments, each of its type. What they mean together is checked where it matters."""
-    found = {name: CHECKS[name](value) for name, value in given.items()}
+    task = given["task"] if given["task"] is not None else task_of(given["data"])
+    found = {name: CHECKS[name](value) for name, value in {**given, "task": task}.items()}
     rounds, every = found["rounds"], found["evaluate_every"]
     if every and rounds / every > MOST_EVALUATIONS:
         raise ConfigError(
@@ -85,7 +87,7 @@ def _by_name(text: str) -> str | None:
 def _with_plain_numbers(what: str, value: Any) -> Any:
     """A choice with Python's numbers in place of NumPy's, in what it is made of too."""
     if isinstance(value, np.generic):
-        value = value.item()
+        value = float(value) if isinstance(value, np.floating) else value.item()
     if isinstance(value, float) and math.isnan(value):
         raise ConfigError(f"{what} must be a number, not nan")
     if not dataclasses.is_dataclass(value) or isinstance(value, type):

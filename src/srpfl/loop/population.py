@@ -15,6 +15,7 @@ import numpy as np
 
 from srpfl.clock.base import Clock, ComesAndGoes, FloatArray, IntArray, Work
 from srpfl.clock.checks import communication_of, stays_of, times_of
+from srpfl.core.means import Weighting
 from srpfl.core.plan import Plan, cut
 from srpfl.core.slots import packed, unpacked
 from srpfl.core.split import Params
@@ -43,10 +44,11 @@ class VirtualTransport:
         seed: int,
         finisher: Finishes | None = None,
         costs: Costs | None = None,
+        mean_by: Weighting | None = None,
     ) -> None:
         self.data, self.engine, self.clock, self.plans = data, engine, clock, plans
         self.finisher, self.costs = finisher, costs or Costs()
-        self.parts, self.seed = parts, seed
+        self.parts, self.seed, self.mean_by = parts, seed, mean_by
         # By client, with the version it began from: computed, and not settled yet.
         self._done: dict[int, tuple[int, Local]] = {}
         self._waited = 0.0  # until somebody could be asked
@@ -88,7 +90,7 @@ class VirtualTransport:
     def collect(self, request: Request, counted: Sequence[Arrival]) -> list[Answer]:
         work = [Flight(a.client, request.round, 0.0, a.time, a.part) for a in counted]
         sent = {request.round: packed(request.shared, request.server)}
-        self._train(work, sent, wants_gradient=request.wants_gradient)
+        self._train(work, sent, wants_gradient=request.wants_gradient, mean_by=self.mean_by)
         return [self._answer(flight, request.round) for flight in work]
 
     def settle(self, answers: Sequence[Answer]) -> None:
@@ -119,20 +121,28 @@ class VirtualTransport:
             if min(time, end) < math.inf
         ]
 
-    def comes(self, busy: Callable[[int], bool], now: float) -> float:
+    def next(
+        self,
+        flights: Sequence[Flight],
+        now: float,
+        until: float,
+        busy: Callable[[int], bool] | None,
+    ) -> Flight | float | None:
+        """In order of time; ties go to flights, and to the lower number."""
+        comes = math.inf if busy is None else self._comes(busy, now)
+        soonest = min(flights, key=lambda flight: (flight.due, flight.client), default=None)
+        if soonest is not None and soonest.due < math.inf and soonest.due <= min(until, comes):
+            return soonest
+        return comes if comes < math.inf and comes <= until else None
+
+    def _comes(self, busy: Callable[[int], bool], now: float) -> float:
+        """When the next client comes who is not busy; infinity where nobody will."""
         if not isinstance(self.clock, ComesAndGoes):
             return math.inf
         others = np.array([each for each in range(self.population) if not busy(each)], dtype=int)
         stays = stays_of(self.clock, self.seed, others, self.population, now)
         assert stays is not None
         return float(stays[0][stays[0] > now].min(initial=math.inf))
-
-    def landing(self, flights: Sequence[Flight], until: float) -> Flight | None:
-        """In order of time; ties go to the lower number."""
-        soonest = min(flights, key=lambda flight: (flight.due, flight.client), default=None)
-        if soonest is None or soonest.due == math.inf or soonest.due > until:
-            return None
-        return soonest
 
     def bring(
         self,
@@ -153,7 +163,12 @@ class VirtualTransport:
         return [self._answer(flight, request.round) for flight in landed]
 
     def _train(
-        self, work: Sequence[Flight], versions: Mapping[int, Params], *, wants_gradient: bool
+        self,
+        work: Sequence[Flight],
+        versions: Mapping[int, Params],
+        *,
+        wants_gradient: bool,
+        mean_by: Weighting | None = None,
     ) -> None:
         """One job for each version and amount of work, all of them at once."""
         together: dict[tuple[int, float, int], list[int]] = {}
@@ -179,6 +194,7 @@ class VirtualTransport:
                     own=[slots for _, slots in both],
                     wants_gradient=wants_gradient,
                     finisher=self.finisher,
+                    mean_by=mean_by,
                 )
             )
         for job, locals_ in zip(jobs, self.engine.train(jobs), strict=True):
@@ -213,7 +229,9 @@ class VirtualTransport:
         if not len(order):
             raise NoAnswerError(
                 f"the clock {type(self.clock).__name__} says that none of the {len(asked)} clients "
-                f"asked in round {request.round + 1} ever answers: give some of them finite times"
+                f"asked in round {request.round + 1} ever answers: ask more of them, or set a "
+                "deadline after which others are asked",
+                call.deadline,
             )
         return [
             Arrival(asked[place], float(times[place]), float(parts[place]), bool(lost[place]))

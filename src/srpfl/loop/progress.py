@@ -1,5 +1,5 @@
 """A progress line: round, time left, the metric, n, simulated time, stage, speed. On a terminal it
-is a bar for each run, in a notebook a line of text that changes."""
+is a bar for each run, in a notebook a line of text that changes, in a log a line each minute."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ from srpfl.loop.watchers import Watcher, in_a_notebook
 from srpfl.runs.metric import Metric
 from srpfl.runs.records import EvaluationRecord, RoundRecord
 
+LOGGED = 60.0  # seconds from line to line where there is no terminal
+
 
 class TimeLeft(ProgressColumn):
     """From the mean time of the rounds so far: rich's own says nothing before the third."""
 
     def render(self, task: Task) -> Text:
         pace, since = task.fields["pace"], task.fields["since"]
+        if task.finished:
+            return Text("done")
         if pace is None or task.total is None:
             return Text("-:--:-- left")
         left = max(0.0, pace * (task.total - task.completed) - (time.monotonic() - since))
@@ -62,9 +66,11 @@ class Fitting:
 
 
 class ProgressLine(Watcher):
-    """Shows runs on standard error, one bar each; silent where there is no terminal."""
+    """Shows runs on standard error: one bar each, or now and then a line where there is no
+    terminal."""
 
     def __init__(self, *, hidden: bool = False) -> None:
+        self._logs, self._logged = not hidden and not sys.stderr.isatty(), time.monotonic()
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=8),
@@ -75,8 +81,7 @@ class ProgressLine(Watcher):
             console=Console(file=sys.stderr),
             disable=hidden or not sys.stderr.isatty(),
         )
-        self._value = ""
-        self._communication, self._seed = 0.0, ""
+        self._communication, self._seed, self._headline = 0.0, "", ""
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -97,10 +102,12 @@ class ProgressLine(Watcher):
     def setting(self, config: Mapping[str, Any]) -> None:
         self._communication = float(config["communication"])
         self._seed = f", seed {config['seed']}"
+        self._headline = str(config["headline"])
 
     def begin(self, name: str, rounds: int, done: int) -> None:
         self._value, self._done, self._started = "", done, time.monotonic()
         self._rounds = 0  # played since then
+        self._words: tuple[str, ...] = ()  # of the last round
         self._task = self._bars.add_task(
             printable(name) + self._seed,
             total=rounds,
@@ -112,29 +119,37 @@ class ProgressLine(Watcher):
 
     def round(self, record: RoundRecord) -> None:
         self._rounds = record.round - self._done
-        status = (
-            *([self._value] if self._value else []),
+        self._words = (
             f"n = {record.wait}/{record.asked}",
             f"time {record.time(self._communication):.1f}",
             f"stage {record.stage}",
             f"{1 / self._pace():.2g} rounds/s",
         )
-        self._bars.update(self._task, completed=record.round, status=status)
-        self._estimate()
+        self._bars.update(self._task, completed=record.round)
+        self._tell()
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        if record.kind != "local":
+        if record.kind == self._headline:
             metric = Metric(record.metric, record.higher_is_better)
             words = metric.shown(record.value)
             self._value = words if metric.is_share else f"{metric.title} {words}"
-        self._estimate()  # evaluation takes its time too
+        self._tell()  # evaluation takes its time too
 
     def _pace(self) -> float:
         """Seconds per round."""
         return max(time.monotonic() - self._started, 1e-9) / max(1, self._rounds)
 
-    def _estimate(self) -> None:
-        self._bars.update(self._task, pace=self._pace(), since=time.monotonic())
+    def _tell(self) -> None:
+        status = (*filter(None, [self._value]), *self._words)
+        self._bars.update(self._task, status=status, pace=self._pace(), since=time.monotonic())
+        if self._logs and time.monotonic() - self._logged >= LOGGED:
+            self._logged = time.monotonic()
+            print(self._line(), file=sys.stderr, flush=True)
+
+    def _line(self) -> str:
+        task = next(task for task in self._bars.tasks if task.id == self._task)
+        words = f"{task.description}: round {task.completed:.0f}/{task.total:.0f}"
+        return ", ".join([words, *task.fields["status"]])
 
 
 class NotebookLine(ProgressLine):
@@ -161,9 +176,7 @@ class NotebookLine(ProgressLine):
         self._show()
 
     def _show(self) -> None:
-        task = self._bars.tasks[-1]
-        words = f"{task.description}: round {task.completed:.0f}/{task.total:.0f}, "
-        self._handle.update({"text/plain": words + ", ".join(task.fields["status"])}, raw=True)
+        self._handle.update({"text/plain": self._line()}, raw=True)
 
 
 def progress_of_a_run() -> ProgressLine:

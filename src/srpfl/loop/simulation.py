@@ -15,6 +15,7 @@ from srpfl.clock.checks import communication_of
 from srpfl.clock.exponential import FixedExponential
 from srpfl.core.backbone import hash_of
 from srpfl.core.initial import check_start, initial_model
+from srpfl.core.means import Weighting
 from srpfl.core.split import Split
 from srpfl.data.base import Federated
 from srpfl.data.checks import Checked, check_data
@@ -31,7 +32,7 @@ from srpfl.loop.recalled import recalling
 from srpfl.loop.rounds import initial_state
 from srpfl.loop.running import Course, History, check_target, evaluated_rounds, play_rounds
 from srpfl.loop.watchers import Watcher, shown
-from srpfl.participation.base import Participation
+from srpfl.participation.base import Participation, Sampling
 from srpfl.participation.everyone import Everyone
 from srpfl.runs.describe import describe
 from srpfl.runs.folder import FORMAT, Counts, RunFolder
@@ -41,7 +42,7 @@ from srpfl.runs.run import Run
 from srpfl.runs.state import ClientParts, State
 from srpfl.task import Classification, Task
 
-EVERYONE, FIXED_SPEEDS, CLASSES = Everyone(), FixedExponential(), Classification()
+EVERYONE, FIXED_SPEEDS = Everyone(), FixedExponential()
 NOTHING_TO_TEST = (
     "no client has test samples, so there is nothing to evaluate: give some of them test data, or "
     "evaluate_every=0"
@@ -56,7 +57,7 @@ def simulate(
     algorithm: Algorithm,
     participation: Participation = EVERYONE,
     clock: Clock = FIXED_SPEEDS,
-    task: Task = CLASSES,
+    task: Task | None = None,
     rounds: int = 60,
     seed: int = 0,
     engine: Engine | str = "auto",
@@ -79,21 +80,41 @@ def simulate(
 ) -> Run:
     """Train with one algorithm, participation policy and clock, and return the run.
 
-    **Model.** Weights are drawn from the seed, also those of an instance, so that runs with the
-    same seed start alike; ``pretrained=True`` keeps the weights that an instance has.
+    "personalised" accuracy is that of the shared part after each client has tuned the rest on its
+    own training data, "local" that of the model which the client has now, "global" that of the
+    shared model as it is.
 
-    **Evaluation.** Every ``evaluate_every`` rounds (about thirty times by default, 0 for never) or
-    after the rounds in ``evaluate_at``; ``evaluate_share`` tests a fraction of the clients (a
-    float) or so many (an int), the same ones every time. "personalised" accuracy is that of the
-    shared part after each client has tuned the rest on its own training data, "local" that of the
-    model which the client has now, "global" that of the shared model as it is. ``stop_at`` ends the
-    run at that accuracy, or at that value of the task's metric.
-
-    **Folder.** With ``out`` the run is kept in a folder as it happens. ``resume=True`` continues
-    it, also after its end if ``rounds`` is larger now. ``sync=False`` does not wait for the disk:
-    the folder outlasts a killed process, but not always a loss of power.
-
-    **Progress** is shown on a terminal and in a notebook, unless ``progress=False``.
+    Args:
+        data: clients with their samples, from :func:`srpfl.data.load` or of your own.
+        model: a module, or a function that returns one. Its weights are drawn from the seed, also
+            those of an instance, so that runs with the same seed start alike.
+        algorithm: what participants train and what the server makes of it.
+        participation: who is asked, and whose answers a round waits for.
+        clock: how long clients take, and what communication costs.
+        task: what outputs mean; that of the data unless you name one (``data.task``, or else
+            classification).
+        rounds: how many to play.
+        seed: of everything random.
+        engine: "auto", "loop", "vectorised", "workers", "ray", or an engine of your own.
+        device: "auto", "cpu", "cuda", ...
+        precision: "float32", "float64", "tf32" or "bfloat16".
+        evaluate_every: rounds between evaluations; about thirty evaluations by default, 0 for
+            none.
+        evaluate_at: the rounds after which to evaluate, instead.
+        evaluations: kinds of accuracy to measure; those of the algorithm by default.
+        evaluate_share: test this fraction of the clients (a float) or so many (an int), the same
+            ones every time.
+        stop_at: end the run at this accuracy, or at this value of the task's metric.
+        pretrained: keep the weights that an instance has.
+        out: folder to keep the run in as it happens.
+        resume: continue the run in ``out``, also after its end if ``rounds`` is larger now.
+        checkpoint_every: rounds between checkpoints.
+        sync: wait for the disk. Without, the folder outlasts a killed process, but not always a
+            loss of power.
+        watchers: see the run after every round, and may end it.
+        progress: show progress; by default on a terminal and in a notebook.
+        name: what the run is called; by default after the algorithm.
+        options: kept in the run's config.
 
     >>> import srpfl
     >>> run = srpfl.simulate(
@@ -107,12 +128,18 @@ def simulate(
     >>> [len(record.participants) for record in run.rounds]
     [2, 4, 8]
     """
+    assert task is not None  # ``checked`` has put the data's own in its place
     check_target(stop_at, task)
     communication_of(clock)
     if participation.needs_fixed_speeds and not clock.fixed:
         raise ConfigError(
             f"{type(participation).__name__} needs the same clients to be the fastest in every "
             "round, and this clock changes their speeds: use fixed speeds or another policy"
+        )
+    if algorithm.needs_classes and not isinstance(getattr(task, "task", task), Classification):
+        raise ConfigError(
+            f"{type(algorithm).__name__} is for classifiers, and the task is "
+            f"{type(task).__name__}: use another method"
         )
     given, data = data, Checked(data, task)
     looked = check_data(data)
@@ -174,7 +201,7 @@ def simulate(
             closing.callback(getattr(workers, "close", lambda: None))
         else:
             workers = LookingEngine(engine, data)
-        folder = None
+        folder, by = None, mean_by(algorithm, participation)
         if out is not None:
             folder = RunFolder(Path(out), durable=sync)
             closing.callback(folder.release)
@@ -233,6 +260,7 @@ def simulate(
                 seed=seed,
                 finisher=finisher_of(algorithm),
                 costs=Costs.of(algorithm, split),
+                mean_by=by,
             ),
             seed=seed,
             history=history,
@@ -266,6 +294,13 @@ def finisher_of(algorithm: Algorithm) -> Finishes | None:
     if algorithm.wire != "full":
         return Wired(algorithm)
     return None if type(algorithm).finish is Algorithm.finish else algorithm
+
+
+def mean_by(algorithm: Algorithm, participation: Participation) -> Weighting | None:
+    """How answers are averaged, if nobody looks at a single one: the algorithm takes their plain
+    mean, and the policy learns nothing from them."""
+    blind = getattr(type(participation), "learn", None) is Sampling.learn
+    return algorithm.weighting if blind and algorithm.takes_mean else None
 
 
 def _config(

@@ -64,7 +64,7 @@ class Config:
     )
     partition: str | None = option(
         None,
-        "how data is dealt out: shards, iid, dirichlet, lognormal, natural (by writer, role, "
+        "how data is shared out: shards, iid, dirichlet, lognormal, natural (by writer, role, "
         "person or school), slow-classes",
         DATA,
     )

@@ -82,7 +82,7 @@ def speedup_against_target(
     communication: Sequence[float] = (0.0, 10.0, 100.0),
     baseline: str | None = None,
 ) -> Figure:
-    """How many times sooner a method comes to each target than the baseline: a curve for each C,
+    """How many times sooner a method reaches each target than the baseline: a curve for each C,
     with a band of one standard deviation over seeds."""
     common_metric(runs)
     groups = by_group(runs)
@@ -143,7 +143,7 @@ def speedup_panel(
     metric = groups[base][0].judged_by
     ends = []
     for place, cost in enumerate(costs):
-        points = gains(groups[base], groups[other], cost)
+        points = gains(groups[base], groups[other], cost, target)
         if not points:
             continue
         ink = step(place, len(costs))
@@ -171,7 +171,7 @@ def speedup_panel(
 
 
 def answers_by_round(runs: Sequence[Results], *, path: str | Path | None = None) -> Figure:
-    """When each client answered in each round, who counted, and when the server went on."""
+    """When each client answered in each round, who counted, and when the server continued."""
     figure, axes = panels(len(runs), size=(4.6, 3.4))
     for panel, run, look in zip(axes, runs, styles(runs), strict=True):
         for clients, colour, name in (("late_arrivals", LATE, "too late"),
@@ -183,7 +183,7 @@ def answers_by_round(runs: Sequence[Results], *, path: str | Path | None = None)
                               linewidths=0, label=name, rasterized=True)  # fmt: skip
         edges = [0.5 + place for place in range(len(run.rounds) + 1)]
         panel.stairs([r.duration for r in run.rounds], edges, color=INK, linewidth=1.3,
-                     baseline=None, label="server goes on")  # fmt: skip
+                     baseline=None, label="server continues")  # fmt: skip
         _stages(panel, run)
         panel.set(xlabel="round", xlim=(0.5, len(run.rounds) + 0.5), ylim=(0, None))
         panel.set_title(look.label, pad=18)

@@ -30,9 +30,9 @@ def _speed(row: Row, twin: Row) -> str:
     what = f"adaptive participation speeds up {twin.method} (C = 0)"
     speedup = row.speedup["0"]
     if speedup is None:
-        return f"{what}: **not shown**, {row.method} did not come to {100 * row.target:.1f} %."
+        return f"{what}: **not shown**, {row.method} did not reach {100 * row.target:.1f} %."
     return (
-        f"{what}: {_verdict(speedup > 1)}, {row.method} comes to {100 * row.target:.1f} % "
+        f"{what}: {_verdict(speedup > 1)}, {row.method} reaches {100 * row.target:.1f} % "
         f"{speedup:.1f} times as fast."
     )
 
@@ -63,9 +63,9 @@ def _ahead(by_name: dict[str, Row]) -> list[str]:
     rivals = [name for name in by_name if name not in ("srpfl", "fedrep")]
     better = [name for name in rivals if by_name[name].final > mine.final]
     return [
-        "srpfl is the first to come to fedrep's accuracy (C = 0): **not shown**."
+        "srpfl is the first to reach fedrep's accuracy (C = 0): **not shown**."
         if own is None and not faster
-        else f"srpfl is the first to come to fedrep's accuracy (C = 0): {_verdict(not faster)}"
+        else f"srpfl is the first to reach fedrep's accuracy (C = 0): {_verdict(not faster)}"
         + (f", {', '.join(faster)} came before it." if faster else "."),
         f"srpfl ends above all others but its twin: {_verdict(not better)}"
         + (f", {', '.join(better)} ended above it." if better else "."),

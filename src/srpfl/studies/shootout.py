@@ -24,7 +24,7 @@ from srpfl.runs.run import Run
 
 Line = dict[str, Any]
 POINTS = 15  # evaluations of a run
-MARK = 0.4  # the target is what "everyone" comes to after this part of its rounds
+MARK = 0.4  # the target is what "everyone" reaches after this part of its rounds
 
 
 @dataclass(frozen=True)

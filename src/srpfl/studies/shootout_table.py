@@ -26,7 +26,7 @@ PANELS = [
     ("digits-phones", 0.0, "phones that\ncome and go"),
 ]
 INTRODUCTION = (
-    "Time to the accuracy that waiting for everyone comes to after 40 % of its rounds, and what it "
+    "Time to the accuracy that waiting for everyone reaches after 40 % of its rounds, and what it "
     "costs. All policies of a setting have the same data, model and seeds, and about as many local "
     "updates that count. Times are means over seeds; where not every seed got there, the table "
     "says how many did. `srpfl shootout` plays what is missing, `srpfl reproduce --check results/` "

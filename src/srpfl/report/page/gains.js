@@ -2,7 +2,7 @@
 
 const TARGETS = 60;
 
-// From the first evaluation to the best that both reached.
+// From the first evaluation to the best that both reached, and at the target of the tables.
 function gainPoints(slow, fast, cost) {
   if (!playedAt(slow, cost) || !playedAt(fast, cost)) return [];
   const seeds = [...members(slow), ...members(fast)].map((run) => points(run, costOf(run, cost)).map((point) => point.value));
@@ -10,6 +10,8 @@ function gainPoints(slow, fast, cost) {
   const [worst, best] = metric().higher ? [smallest, largest] : [largest, smallest];
   const [from, to] = [worst(seeds.map((values) => values[0])), worst(seeds.map(best))];
   const targets = Array.from({ length: TARGETS + 1 }, (_, k) => (k === TARGETS ? to : from + ((to - from) * k) / TARGETS));
+  if (view.target !== null && (view.target - from) * (view.target - to) < 0) targets.push(view.target);
+  targets.sort((a, b) => (to - from) * (a - b));
   return targets.map((target) => ({ target, ...gain(slow, fast, target, cost) })).filter((point) => point.speedup);
 }
 

@@ -8,12 +8,12 @@ function ago(seconds) {
 
 const progress = (run) => `${run.rounds.length}/${run.planned}`;
 
-// What is worth saying of runs that did not come to their end.
+// What to say of runs that did not finish.
 function drawStates() {
   const words = visible().flatMap((run) => {
     const { state, why } = run.status;
     if (state === "diverged") return [`${run.label} ended after ${run.rounds.length} of ${run.planned} rounds. ${capital(why)}`];
-    if (state === "stopped?") return [`${run.label} seems to have stopped after ${run.rounds.length} of ${run.planned} rounds: nobody is playing it.`];
+    if (state === "stopped?") return [`${run.label} seems to have stopped after ${run.rounds.length} of ${run.planned} rounds: no process is playing it.`];
     return state === "unfinished" ? [`${run.label} has ${run.rounds.length} of ${run.planned} rounds.`] : [];
   });
   byId("states").textContent = words.map((each) => (/[.!?]$/.test(each) ? each : `${each}.`)).join(" ");

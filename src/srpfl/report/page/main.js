@@ -10,6 +10,7 @@ function sliderCosts() {
 
 // The slider's own place is not written back while it moves: a rounded value would hold it fast.
 function setCost(cost, { from = null } = {}) {
+  tip.hide();
   view.cost = Math.max(0, cost);
   const costs = sliderCosts();
   const slider = byId("cost");
@@ -98,7 +99,6 @@ function drawHeader() {
 }
 
 function draw() {
-  tip.hide();
   document.documentElement.dataset.ground = isDark() ? "dark" : "light";
   if (!view.chosen) {
     const set = judged().find((run) => run.fixed) || judged()[0];

@@ -1,4 +1,4 @@
-// Each round's answers: who counted, who came too late, when the server went on.
+// Each round's answers: who counted, who came too late, when the server continued.
 
 function drawTimelines() {
   const parent = byId("timelines");
@@ -97,7 +97,7 @@ function hoverTimeline(node, run, xs, ys) {
     const rows = [
       ["stage", String(round.stage)],
       ["waited for", `${round.wait} of ${round.asked}`],
-      ["went on after", number(round.duration)],
+      ["continued after", number(round.duration)],
       ["time so far", number(round.computing + (costOf(run) ?? run.communication) * (i + 1), 4)],
     ];
     if (nearest >= 0) {

@@ -16,6 +16,7 @@ const tip = {
 };
 // What the words were about moves away, or is drawn again under the mouse.
 addEventListener("scroll", tip.hide, { passive: true });
+addEventListener("change", tip.hide);
 addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hide(); });
 
 function tipRows(title, rows) {
