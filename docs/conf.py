@@ -18,7 +18,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "srpfl"
-html_static_path = []
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 
 # Headings can be linked to, as on GitHub.
 myst_heading_anchors = 3
