@@ -190,7 +190,9 @@ CASES = {
     "fedrep-batchnorm": Case(batch := zoo.seeded(lambda: zoo.Normed(BatchNorm2d)), fedrep),
     "fedrep-batchnorm-equal": Case(batch, fedrep, EQUAL),
     "fedbn": Case(batch, FedPer(batch_size=5, personal=is_norm_or_head)),
-    "fedavg-batchnorm-adam": Case(batch, FedAvg(batch_size=5, rule=Adam())),
+    # BatchNorm takes away the bias before it, whose gradient is rounding alone: Adam would divide
+    # it by itself, and two loops in single and double precision differ by 0.008 without this eps.
+    "fedavg-batchnorm-adam": Case(batch, FedAvg(batch_size=5, rule=Adam(eps=1e-3))),
     "hf-maml-batchnorm": Case(batch, HFMAML(batch_size=5), EQUAL),
     "fedavg-groupnorm": Case(norm, FedAvg(batch_size=5)),
     "ditto-batchnorm": Case(batch, Ditto(batch_size=5)),

@@ -14,6 +14,9 @@ from .cases import CASES, relative
 
 NAMES = ["fedrep-batchnorm", "fedbn", "fedrep-gru", "scaffold", "fedadam", "ditto-batchnorm"]
 NAMES += ["fedrep-attention", "fedrep-masked-fixed", "fedrep-regression"]
+# Engines count in double precision, but what is sent is kept in single, as the model is: a weight's
+# last digit may fall either way there.
+LAST_DIGIT = 1e-7
 
 
 @pytest.mark.gpu
@@ -40,12 +43,12 @@ def test_a_whole_run_on_a_gpu(name: str, tmp_path: Path) -> None:
     assert plain.state is not None
     assert stacked.state is not None
     for one, other in zip(plain.evaluations, stacked.evaluations, strict=True):
-        assert other.value == pytest.approx(one.value, rel=1e-9)
+        assert other.value == pytest.approx(one.value, rel=LAST_DIGIT)
     for key, value in plain.state.shared.items():
-        assert relative(stacked.state.shared[key], value) < 1e-9
+        assert relative(stacked.state.shared[key], value) < LAST_DIGIT
     for slot, tensors in plain.state.server.items():
         for key, value in tensors.items():
-            assert relative(stacked.state.server[slot][key], value) < 1e-9
+            assert relative(stacked.state.server[slot][key], value) < LAST_DIGIT
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
