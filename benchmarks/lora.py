@@ -8,9 +8,10 @@ The default is a small transformer for a CPU. On a GPU, all that is to be shown,
     PYTHONPATH=src python benchmarks/lora.py --h200 --json lora.json
 
 plays MiniLM (22.7 million parameters, rank 8, 64 sentences of 64 tokens) in TF32 and bfloat16: 100
-clients against the loop (20 times, in under 12 GiB), then 1,000 clients in chunks. It needs PyTorch
-alone. What the file holds already is not played again. Weights are random unless `--weights` names
-a file; neither time nor memory depends on them.
+clients against the loop (20 times, in under 12 GiB), then 1,000 clients in chunks; then 100 clients
+whose blocks are computed again (`--recomputed`), and 100 that train a copy of the whole model each
+(`--full`). It needs PyTorch alone. What the file holds already is not played again. Weights are
+random unless `--weights` names a file; neither time nor memory depends on them.
 """
 
 from __future__ import annotations
@@ -33,15 +34,20 @@ from torch import nn
 import srpfl
 from srpfl.data import Padded, Pooled, Samples
 from srpfl.engine import Engine, Job, LoopEngine, VectorisedEngine
-from srpfl.models import lora
+from srpfl.models import lora, recomputed
 
 CLASSES = 4
 FASTER, GIB = 20, 12  # than the loop, and less than that, on an H200 with 100 clients
 # What is to be shown on an H200.
-SHOWN = [
-    {"clients": clients, "precision": precision, "no_loop": clients > 100}
-    for clients in (100, 1000)
-    for precision in ("tf32", "bfloat16")
+SHOWN: list[dict[str, Any]] = [
+    *(
+        {"clients": clients, "precision": precision, "no_loop": clients > 100}
+        for clients in (100, 1000)
+        for precision in ("tf32", "bfloat16")
+    ),
+    {"clients": 100, "precision": "tf32", "no_loop": True, "recomputed": True},
+    {"clients": 1000, "precision": "tf32", "no_loop": True, "recomputed": True},
+    {"clients": 100, "precision": "tf32", "no_loop": True, "full": True},
 ]
 
 
@@ -78,7 +84,11 @@ def peak(device: str) -> float:
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    model = lora(backbone(options), rank=options.rank, targets=["query", "value"])
+    model = backbone(options)
+    if not options.full:
+        model = lora(model, rank=options.rank, targets=["query", "value"])
+    if options.recomputed:
+        model = recomputed(model)
     data = sentences(options.clients, options.sentences, options.length)
     algorithm = srpfl.FedRep(head_epochs=2, body_epochs=1, personal="classifier")
     parts, plans = algorithm.split(model), algorithm.plans(model)
@@ -128,10 +138,10 @@ def shown(options: argparse.Namespace) -> None:
     if options.json and options.json.exists():
         rows = json.loads(options.json.read_text())["rows"]
     for wanted in SHOWN:
-        if any(all(row["setting"][k] == v for k, v in wanted.items()) for row in rows):
+        if any(row["setting"] == wanted for row in rows):
             continue
-        vars(options).update(wanted, minilm=True)
-        row = {"setting": wanted, **measured(options)}
+        chosen = argparse.Namespace(**{**vars(options), **wanted, "minilm": True})
+        row = {"setting": wanted, **measured(chosen)}
         if not wanted["no_loop"]:
             row["holds"] = (
                 row["loop / vectorised"] >= FASTER and row["peak GiB"]["vectorised"] < GIB
@@ -149,7 +159,8 @@ def shown(options: argparse.Namespace) -> None:
             said += (
                 f", {faster:.0f} times faster than the loop (at least {FASTER}, under {GIB} GiB)"
             )
-        print(f"{row['setting']['clients']} clients, {row['setting']['precision']}: {said}")
+        kind = "".join(f", {name}" for name in ("recomputed", "full") if row["setting"].get(name))
+        print(f"{row['setting']['clients']} clients, {row['setting']['precision']}{kind}: {said}")
 
 
 def named(device: str) -> str:
@@ -171,6 +182,8 @@ def main() -> None:
     parser.add_argument("--device", help="cuda or cpu")
     parser.add_argument("--precision", default="float32", help="bfloat16: the base in bfloat16")
     parser.add_argument("--no-loop", action="store_true")
+    parser.add_argument("--recomputed", action="store_true", help="blocks twice, for less memory")
+    parser.add_argument("--full", action="store_true", help="no adapters: each trains all weights")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     options.device = options.device or ("cuda" if options.h200 else "cpu")

@@ -167,6 +167,31 @@ def test_the_table_of_models_is_that_of_the_measurement() -> None:
         assert f"{ratio:.2f} (ResNet-{depth})" in text
 
 
+def test_what_is_said_of_adapters_on_a_gpu_is_what_was_measured() -> None:
+    folder = ROOT / "results" / "pretrained"
+    text = " ".join((folder / "README.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "pretrained.md").read_text().split())
+    rows = json.loads((folder / "h200.json").read_text())["rows"]
+    for row in rows:
+        setting, ratio = row["setting"], row["loop / vectorised"]
+        said = setting.get("recomputed"), setting.get("full")
+        kind = {(True, None): "adapters, blocks twice", (None, True): "all weights"}
+        seconds, gib = row["seconds of a round"]["vectorised"], row["peak GiB"]["vectorised"]
+        loop = "not measured" if ratio is None else f"{ratio:.0f} times as long"
+        what = f"{setting['precision']} | {kind.get(said, 'adapters')} | {seconds:.2f} s"
+        assert f"| {setting['clients']:,} | {what} | {gib:.1f} GiB | {loop} |" in text
+        assert ratio is None or (ratio >= 20 and gib < 12)
+    few, thousand = rows[0], rows[2]
+    seconds, gib = few["seconds of a round"]["vectorised"], few["peak GiB"]["vectorised"]
+    told = f"{seconds:.2f} s and {gib:.1f} GiB, and the loop {few['loop / vectorised']:.0f} times"
+    assert told in page
+    half = rows[1]["seconds of a round"]["vectorised"], rows[1]["peak GiB"]["vectorised"]
+    assert "with `bfloat16` {:.2f} s and {:.1f} GiB".format(*half) in page
+    more = thousand["seconds of a round"]["vectorised"], thousand["peak GiB"]["vectorised"]
+    assert "it took {:.1f} s and {:.0f} GiB".format(*more) in page
+    assert f"would take {few['GiB of a model per client']:.1f} GiB for their weights" in text
+
+
 @pytest.mark.slow
 def test_the_table_of_tasks_is_that_of_its_records() -> None:
     folder = ROOT / "results" / "tasks"
