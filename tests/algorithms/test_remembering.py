@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,23 @@ TWINS = {
 def test_the_shared_model_is_that_of_the_paper(kind: Any, engine: str) -> None:
     found = weights(played(kind(**SAME), engine=engine).state)
     assert away(found, TWINS[kind]()) < TOLERANCE
+
+
+@both_engines
+def test_scaffolds_momentum_gathers_gradients_alone(engine: str) -> None:
+    x, c, own = np.zeros(2), np.zeros(2), np.zeros((CLIENTS, 2))
+    for _ in range(ROUNDS):
+        y = np.tile(x, (CLIENTS, 1))
+        for i in range(CLIENTS):
+            m = np.zeros(2)
+            for _ in range(STEPS):
+                m = 0.9 * m + gradient(i, y[i])
+                y[i] = y[i] - LR * m - LR * (c - own[i])
+        after = own - c + (x - y) / (STEPS * LR)
+        x, c, own = y.mean(0), c + (after - own).mean(0), after
+    rule = replace(SAME["rule"], momentum=0.9)
+    found = weights(played(srpfl.SCAFFOLD(**{**SAME, "rule": rule}), engine=engine).state)
+    assert away(found, x) < TOLERANCE
 
 
 class InTurn(srpfl.Everyone):

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from srpfl.errors import SrpflError
+from srpfl.options.choices import build_algorithm
 from srpfl.options.config import Config
 from srpfl.options.experiment import experiment
 from srpfl.options.methods import METHODS
@@ -92,6 +94,38 @@ def test_the_results_page_has_the_table_of_its_rows() -> None:
     rows = json.loads((folder / "digits.json").read_text())
     assert table(rows) == (folder / "digits.md").read_text()
     assert table(rows).strip() in (folder / "README.md").read_text()
+
+
+def test_what_is_not_begun_in_time_has_no_row(tmp_path: Path) -> None:
+    folders = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
+    study.main(["digits", "--only", "fedavg", "--seeds", "0", "--minutes", "0", *folders])
+    assert json.loads((tmp_path / "out" / "digits.json").read_text()) == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_method_that_fails_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def played(part: str, runs: Path, *, methods: Any, **how: Any) -> list[dict[str, Any]]:
+        if methods == ["fedavg"]:
+            raise SrpflError("it fails")
+        return [row(methods[0], "everyone", 1.0)]
+
+    monkeypatch.setattr(study, "study", played)
+    with pytest.raises(SystemExit):
+        study.main(["digits", "--only", "fedavg", "ditto", "--out", str(tmp_path)])
+    assert "fedavg: it fails" in capsys.readouterr().err
+    rows = json.loads((tmp_path / "digits.json").read_text())
+    assert [each["method"] for each in rows] == ["ditto"]
+
+
+def test_the_published_settings_make_experiments() -> None:
+    """All by the same optimiser, so that the order is that of the methods."""
+    for name in ("niid-bench", "fedrep-2"):
+        for method in study.PARTS[name].methods:
+            [cell] = study._cells(name, Path("runs"), method, 0, {})
+            rule = build_algorithm(cell.run.config, METHODS[method]).rule
+            assert getattr(rule, "momentum", 0.5) == (0.9 if name == "niid-bench" else 0.5)
 
 
 @pytest.mark.slow

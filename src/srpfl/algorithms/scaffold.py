@@ -12,7 +12,7 @@ from srpfl.algorithms.base import Answered
 from srpfl.algorithms.fedavg import FedAvg
 from srpfl.core.means import weighted_mean
 from srpfl.core.plan import Plan
-from srpfl.core.rules import SGD, Corrected
+from srpfl.core.rules import SGD, Corrected, Gradient, RuleState
 from srpfl.core.slots import Given, Reply, Slots, Trained
 from srpfl.core.split import Params, Split
 from srpfl.errors import ConfigError
@@ -21,7 +21,10 @@ from srpfl.errors import ConfigError
 @dataclass(frozen=True, kw_only=True)
 class SCAFFOLD(FedAvg):
     """K local steps y ← y − η(∇f_i(y) − c_i + c), then c_i⁺ = c_i − c + (x − y) / (Kη); the server
-    moves x by η_g times the mean of y − x, and c by n/N times the mean of c_i⁺ − c_i."""
+    moves x by η_g times the mean of y − x, and c by n/N times the mean of c_i⁺ − c_i.
+
+    With momentum y ← y − ηm − η(c − c_i), m gathering gradients alone, as in the code of Li et al.
+    (2022): c_i is of the length of whole steps, so it must not gather a second time."""
 
     rule: SGD = SGD()
     server_lr: float = 1.0  # η_g
@@ -30,11 +33,12 @@ class SCAFFOLD(FedAvg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if type(self.rule) is not SGD or self.rule.momentum:
-            raise ConfigError("SCAFFOLD's steps are those of SGD without momentum")
+        if type(self.rule) is not SGD:
+            raise ConfigError("SCAFFOLD's steps are those of SGD")
 
     def plans(self, model: nn.Module) -> tuple[Plan, ...]:
-        rule = Corrected(rule=self.rule, plus="c", minus="c_i")
+        kind = Beside if self.rule.momentum else Corrected
+        rule = kind(rule=self.rule, plus="c", minus="c_i")
         return tuple(replace(plan, rule=rule) for plan in super().plans(model))
 
     def server_state(self, parts: Split) -> Slots:
@@ -60,3 +64,18 @@ class SCAFFOLD(FedAvg):
         moved = {name: sent[name] + self.server_lr * (mean[name] - sent[name]) for name in c}
         change = weighted_mean([answer.sent["change"] for answer in answers], [1.0] * len(answers))
         return {**mean, **moved}, {"c": {name: c[name] + share * change[name] for name in c}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside(Corrected):
+    """A step of SGD, and beside it −η(c − c_i), which its momentum does not see."""
+
+    rule: SGD = SGD()
+
+    def step(
+        self, gradient: Gradient, params: Params, state: RuleState
+    ) -> tuple[Params, RuleState]:
+        shift = state[self._key]
+        moved, after = self.rule.step(gradient, params, state)
+        moved |= {name: moved[name] - self.rule.lr * shift[name] for name in shift}
+        return moved, {**after, self._key: shift}

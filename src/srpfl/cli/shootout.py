@@ -10,7 +10,7 @@ import typer
 LOCAL = "digits-fixed, digits-dynamic, digits-pareto, digits-fedavg-ft and digits-sampled"
 MORE = (
     "digits-phones (with --traces), har, femnist and femnist-sampled (with --data-dir), "
-    "cifar10 (and a GPU)"
+    "cifar10 and cifar10-50 (and a GPU)"
 )
 
 
@@ -46,7 +46,7 @@ def shootout(
 
       srpfl shootout digits-fixed --seeds 3
 
-      srpfl shootout cifar10 --data-dir data --device cuda   (needs a GPU)
+      srpfl shootout cifar10-50 --data-dir data --device cuda   (needs a GPU)
     """
     import json
 

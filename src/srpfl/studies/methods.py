@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ from srpfl.sweeps.playing import PLACES, play
 SPECIAL = ("fedbn", "mocha")
 ALL = tuple(name for name, m in METHODS.items() if m.twin is None and name not in SPECIAL)
 EVERYONE, DOUBLING, AUTO = "everyone", "doubling", "auto"
+MACHINE = ("device", "engine", "precision", "data_dir")  # options of the command and of its runs
 LAST = 5  # an end is the mean of the last so many evaluations up to its time
 
 
@@ -80,17 +82,20 @@ PARTS = {
         mark=40,
         special=_SLOWER,
     ),
-    # Flower's niid_bench: ten clients, Dirichlet 0.5, ten local epochs in batches of 64.
+    # Flower's niid_bench: its network, ten clients, Dirichlet 0.5, ten epochs in batches of 64.
     "niid-bench": Part(
         {"data": "cifar10", "partition": "dirichlet", "alpha": 0.5, "clients": 10, "rounds": 50,
-         "epochs": 10, "batch_size": 64, "lr": 0.01, "weighting": "samples", "augment": False},
+         "epochs": 10, "batch_size": 64, "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5,
+         "weighting": "samples", "model": "lenet5",
+         "set": {"model": {"conv": [6, 16], "linear": [120, 84]}}},
         mark=40,
         methods=("fedavg", "scaffold", "fedprox", "fednova"),
         policies=(EVERYONE,),
     ),
     **{
         f"fedrep-{shards}": Part(
-            {"data": "cifar10", "shards": shards, "rounds": 100, "sample": 0.1},
+            {"data": "cifar10", "shards": shards, "rounds": 100, "sample": 0.1,
+             "momentum": 0.5, "evaluate_at": "20,40,60,80,92,94,96,98,100"},
             mark=40,
             methods=_ORDER,
             policies=(EVERYONE,),
@@ -121,7 +126,8 @@ def study(
     options: Settings,
     **how: Any,
 ) -> list[dict[str, Any]]:
-    """Play what the folder does not hold yet as a sweep; a row for each method, policy and C."""
+    """Play what the folder does not hold yet as a sweep; a row for each method, policy and C of
+    the runs that are over."""
     part = PARTS[name]
     cells = [c for m in methods for seed in seeds for c in _cells(name, runs, m, seed, options)]
     missing = [cell.run for cell in cells if not over(cell.run.folder, cell.run.config)]
@@ -130,6 +136,8 @@ def study(
             raise SrpflError(str(row.error))
     rows, twins = [], dict[tuple[str, int], Run | None]()
     for cell in cells:
+        if not over(cell.run.folder, cell.run.config):  # not before the deadline
+            continue
         run = finished(cell.run.folder, cell.run.config)
         if cell.policy == EVERYONE:
             twins[cell.method, cell.seed] = run
@@ -203,31 +211,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/methods"))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--engine", default="auto")
+    parser.add_argument("--precision", default="float32")
     parser.add_argument("--data-dir")
     parser.add_argument("--on", choices=list(PLACES), default="turn", help="where runs are played")
     parser.add_argument("--workers", type=int, help="runs at a time, unless in turn")
     parser.add_argument("--together", type=int, default=1, help="runs that share a worker")
+    parser.add_argument("--minutes", type=float, help="begin no new run after this long")
     given = parser.parse_args(arguments)
+    began, rows, failed = time.perf_counter(), list[dict[str, Any]](), list[str]()
     try:
         methods = given.only or PARTS[given.part].methods
         for method in methods:
             if method not in PARTS[given.part].methods:
                 raise unknown("method", method, PARTS[given.part].methods)
-        options = {"device": given.device, "engine": given.engine, "data_dir": given.data_dir}
+        options = {name: getattr(given, name) for name in MACHINE}
         file = given.out / f"{given.part}.json"
         how = {"on": given.on, "workers": given.workers, "together": given.together}
-        for method in methods:  # what is done is kept
-            with live_table() as watch:
-                rows = study(given.part, given.runs, methods=[method], seeds=given.seeds,
-                             options=options, watch=watch, **how)  # fmt: skip
-            held = json.loads(file.read_text()) if file.exists() else []
-            rows = merged(held, rows)
+        how["deadline"] = None if given.minutes is None else began + 60 * given.minutes
+        for method in methods:  # what is done is kept, and one that fails does not stop the others
+            try:
+                with live_table() as watch:
+                    found = study(given.part, given.runs, methods=[method], seeds=given.seeds,
+                                  options=options, watch=watch, **how)  # fmt: skip
+            except SrpflError as error:
+                failed.append(f"{method}: {error}")
+                continue
+            rows = merged(json.loads(file.read_text()) if file.exists() else [], found)
             file.parent.mkdir(parents=True, exist_ok=True)
             write_text(file, "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
-        write_text(file.with_suffix(".md"), table(rows))
-        draw(rows, file.with_suffix(".png"))
+        if rows:
+            write_text(file.with_suffix(".md"), table(rows))
+            draw(rows, file.with_suffix(".png"))
     except SrpflError as error:
-        parser.exit(2, f"{parser.prog}: {error}\n")
+        failed.append(str(error))
+    if failed:
+        parser.exit(2, "".join(f"{parser.prog}: {error}\n" for error in failed))
 
 
 if __name__ == "__main__":

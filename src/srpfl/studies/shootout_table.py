@@ -30,7 +30,7 @@ INTRODUCTION = (
     "costs. All policies of a setting have the same data, model and seeds, and about as many local "
     "updates that count. Times are means over seeds; where not every seed got there, the table "
     "says how many did. `srpfl shootout` plays what is missing, `srpfl reproduce --check results/` "
-    "rebuilds this page. Not played: CIFAR-10, which needs a GPU.\n"
+    "rebuilds this page.\n"
 )
 FASTER, SLOWER, NEVER = colour(0), colour(1), SOFT
 
