@@ -338,12 +338,14 @@ def test_on_paper_it_is_light(page: Page, tmp_path: Path) -> None:
         "addEventListener('beforeprint', () => { window.paper = "
         "[document.documentElement.dataset.ground, css('--ground'), "
         "document.querySelector('path.curve').getAttribute('stroke'), "
-        "document.querySelector('#curves svg').viewBox.baseVal.width]; })"
+        "document.querySelector('#curves svg').viewBox.baseVal.width, "
+        "document.querySelector('#timelines canvas').width / devicePixelRatio]; })"
     )
     page.print(tmp_path / "report.pdf")
     light = page.evaluate("CONTENT.palette.light[0]")
-    # As wide as a page of paper: a wider chart would be shrunk there, and its words with it.
-    assert page.evaluate("window.paper") == ["light", "#ffffff", light, 700]
+    # As wide as a page of paper: a wider chart would be shrunk there, and its words with it; one
+    # of half a screen would be stretched.
+    assert page.evaluate("window.paper") == ["light", "#ffffff", light, 700, 700]
     page.wait_for("document.documentElement.dataset.ground === 'dark'")
     page.resize(1280, 900)
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")

@@ -128,13 +128,15 @@ function roomFor(words, width) {
   return width < 640 ? 14 : Math.min(0.3 * width, 22 + 6.6 * Math.max(0, ...words.map((each) => each.length)));
 }
 
-// The width of a chart: its place's, and on paper what a page has, so that words keep their size.
+// The width of a chart: its place's, and on paper what a page has, so that words keep their size and
+// shape. Where panels are many, two share the page.
 const PAPER = 700;
-const widthOf = (parent) => (printing ? PAPER : Math.max(280, parent.clientWidth));
+const paperOf = (parent) => (parent.closest(".panels.many") ? PAPER / 2 - 15 : PAPER);
+const widthOf = (parent) => (printing ? paperOf(parent) : Math.max(260, parent.clientWidth));
 
 // A sharp canvas of the parent's width.
 function canvas(parent, height, label) {
-  const width = Math.max(260, parent.clientWidth);
+  const width = widthOf(parent);
   const ratio = devicePixelRatio || 1;
   const node = html("canvas", { role: "img", "aria-label": label, style: `height:${height}px` });
   node.width = width * ratio;
