@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, Message, RecordDict
 
 import srpfl
 import tiny
-from flower.federation import BASE, Federation
+from flower.federation import BASE, Federation, during
 
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
 
@@ -192,3 +192,29 @@ def test_a_round_that_nobody_answers_is_tried_again_and_then_fails(tmp_path: Pat
     with pytest.raises(NoAnswerError):
         federation.serve()
     assert len(federation.events("refused")) == 9
+
+
+@pytest.mark.parametrize("average", ["mean", "secure"])
+def test_who_spoils_each_round_for_which_it_is_drawn_does_not_end_the_run(
+    tmp_path: Path, average: str
+) -> None:
+    """A round is drawn alike however often it is played: others than those who failed are asked."""
+    few = 1 if average == "mean" else 2  # of whom there can be a secure sum
+    algorithm = srpfl.FedRep(head_epochs=1, body_epochs=1, average=average)
+    federation = Federation(tmp_path, [1] * 4, algorithm=algorithm, rounds=6)
+    federation.of(0).mangle = emptied
+    run = federation.serve(participation=srpfl.FirstN(n=few, sample=few, resample="stage"))
+    other = Federation(tmp_path / "good", [1] * 4, algorithm=algorithm, rounds=6)
+    drawn = other.serve(participation=srpfl.FirstN(n=few, sample=few, resample="stage"))
+    assert all(0 not in record.participants for record in run.rounds)
+    assert [len(record.participants) for record in run.rounds] == [few] * 6
+    assert any(0 in record.participants for record in drawn.rounds)  # it would have been drawn
+
+
+def test_who_fails_alone_is_not_asked_alone_again(tmp_path: Path) -> None:
+    """The only other one that is idle leaves, and the rest are at work: they are waited for."""
+    federation = Federation(tmp_path, [0.1, 1, 10, 10])
+    federation.of(0).mangle = emptied
+    during(lambda: setattr(federation.of(1), "online", False), 1.5, federation)
+    run = federation.serve(participation=srpfl.FirstN(n=1), rounds=2)
+    assert [record.participants for record in run.rounds] == [[1], [2]]

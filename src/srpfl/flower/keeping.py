@@ -141,11 +141,6 @@ class KeepingFlowerTransport(FlowerTransport):
             for flight in landed
         ]
 
-    def settle(self, answers: Sequence[Answer]) -> None:
-        """A node knows its work by the round in which it was asked."""
-        for answer in answers:
-            self.desk.count([answer.client], self.desk.round + 1 - answer.age)
-
     def _keep(self, letter: Letter, reply: Reply) -> bool:
         """An answer that no round waits for by its letters: whether it is kept."""
         client = letter.client

@@ -46,6 +46,7 @@ class MaskedTransport(FlowerTransport):
 
     def send(self, request: Request) -> Iterator[Arrival]:
         self.desk.round = request.round
+        self._tried.update(request.asked)
         self._group = self._agreed(request)
         members = tuple(c for c in request.asked if c in self._group.letters)
         yield from super().send(replace(request, asked=members))

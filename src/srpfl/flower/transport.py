@@ -47,6 +47,7 @@ class FlowerTransport:
         self._began = desk.now()
         self._answers: dict[int, Answer] = {}
         self._norms: dict[int, float] = {}
+        self._tried: set[int] = set()  # asked since the last round that counted
 
     @property
     def population(self) -> int:
@@ -71,18 +72,31 @@ class FlowerTransport:
         need = call.wait if call.deadline is None else 1
         while True:
             desk.listen()
-            present = len(desk.roll.node_of)
-            # Once waited for without success, absent clients are not waited for again.
-            if len(desk.idle) >= min(need, max(self._expected, present)):
-                return sorted(desk.idle)
+            if self._can_begin(need):
+                return self._to_ask(call)
             if desk.now() - self._began >= self.patience.clients:
                 break
             desk.pause()
-        free = sorted(desk.idle)
-        waited = self.patience.clients
-        text = f"{len(free)} idle clients after {waited:g} s, {need} are needed"
+        free, waited = len(desk.idle), self.patience.clients
+        text = f"{free} idle clients after {waited:g} s, {need} are needed"
         self._go_on_with_few(text, possible=bool(free))
-        return free
+        return self._to_ask(call)
+
+    def _can_begin(self, need: int) -> bool:
+        """Whether enough clients are idle. Once waited for without success, absent ones are not
+        waited for again; after a try that came to nothing, those who were not in it are."""
+        idle, present = self.desk.idle, self.desk.roll.node_of.keys()
+        expected = max(self._expected, len(present))
+        others = expected - len(self._tried & present)
+        return len(idle) >= min(need, expected) and len(idle - self._tried) >= min(need, others)
+
+    def _to_ask(self, call: Call) -> list[int]:
+        """The idle clients. After a try of a round that came to nothing, others are asked before
+        those of that try: whoever spoils each round for which it is drawn would end the run."""
+        idle = self.desk.idle
+        others = idle - self._tried
+        missing = max(0, call.ask - len(others))
+        return sorted([*others, *sorted(idle & self._tried)[:missing]])
 
     def _go_on_with_few(self, why: str, *, possible: bool = True) -> None:
         """Clients were waited for, and too few came: those who are absent are not waited for again,
@@ -98,6 +112,7 @@ class FlowerTransport:
         """Yields once n good answers are there: only beside others can a norm be judged."""
         desk = self.desk
         desk.round, self._answers, self._norms = request.round, {}, {}
+        self._tried.update(request.asked)
         sent = packed(request.shared, request.server)
         wants = request.wants_gradient
         usual = norm(request.shared)
@@ -147,8 +162,11 @@ class FlowerTransport:
 
     def settle(self, answers: Sequence[Answer]) -> None:
         """Only noted here. Each client hears it with its next letter, by when the server has
-        saved the round: a client must not keep what a restarted server knows nothing of."""
-        self.desk.count([answer.client for answer in answers], self.desk.round + 1)
+        saved the round: a client must not keep what a restarted server knows nothing of. A node
+        knows its work by the round in which it was asked."""
+        self._tried.clear()
+        for answer in answers:
+            self.desk.count([answer.client], self.desk.round + 1 - answer.age)
 
     def missed(self, request: Request, counted: Sequence[Arrival]) -> list[Arrival]:
         """Those that came with the last one that counted; others are still at work."""
