@@ -116,6 +116,21 @@ def test_fewer_than_the_threshold_reveal_nothing() -> None:
         unmasked({n: seen.masked[n] for n in counted}, seen.keys, revealed[:2], 3)
 
 
+@pytest.mark.parametrize("scalar", [b"\xff" * 32, bytes(32), b"\1" * 32])
+def test_a_late_one_that_sealed_shares_of_another_key_is_found_out(scalar: bytes) -> None:
+    """Also where there is no key with such a number: nothing but a sentence comes of it."""
+    members = {name: Member(name) for name in range(4)}
+    keys = {name: member.introduce() for name, member in members.items()}
+    members[3]._scalar, members[3].introduce = scalar, lambda: keys[3]  # type: ignore[method-assign]
+    letters = {n: m.share(keys, threshold=3) for n, m in members.items()}
+    for name, member in members.items():
+        member.receive({other: letters[other][name] for other in members if other != name})
+    masked = {n: members[n].mask(fixed_point(np.ones(5))) for n in range(3)}
+    revealed = [members[n].reveal(range(3)) for n in range(3)]
+    with pytest.raises(SecureSumError, match="client 3's key"):
+        unmasked(masked, keys, revealed, 3)
+
+
 def test_a_member_reveals_once_and_never_for_too_few() -> None:
     member = Round(answers(5), 3).members[0]
     with pytest.raises(SecureSumError, match="too few"):

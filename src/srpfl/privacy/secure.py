@@ -202,6 +202,8 @@ def unmasked(
         if name in masked:
             total -= _stream(secret, length)
         else:  # a late one: its masks with each that counts are still in the sum
+            if not _is_of(secret, keys[name].masks):
+                raise SecureSumError(f"the shares of client {name}'s key make another key")
             for other in masked:
                 total += _pair(secret, keys[other].masks, name, other, length)
     return np.asarray(total)
@@ -217,6 +219,16 @@ def _combined(shares: Sequence[bytes], threshold: int) -> bytes:
     if len(secret) != 32:
         raise SecureSumError("shares of a member's secret do not fit together")
     return secret
+
+
+def _is_of(scalar: bytes, point: bytes) -> bool:
+    """Whether a key that was put together from shares is the private one of a public key: whoever
+    sealed other shares would spoil the sum, or there is no key with such a number."""
+    try:
+        found = _private(scalar).public_key()
+    except ValueError:
+        return False
+    return found.public_numbers() == _loaded(point).public_numbers()
 
 
 def well_formed(keys: Keys) -> bool:
