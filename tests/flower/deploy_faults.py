@@ -134,6 +134,16 @@ FAULTS = {
         "test_masked.py::test_a_hostile_member_raises_nothing",
         "the run ends; a lie inside a masked answer cannot be seen",
     ),
+    "a late member of a secure sum that sealed shares of another key": (
+        FAKE,
+        "../privacy/test_secure.py::test_a_late_one_that_sealed_shares_of_another_key_is_found_out",
+        "found out; the round is played again",
+    ),
+    "a node that spoils each round for which it alone is drawn": (
+        FAKE,
+        "test_refusals.py::test_who_spoils_each_round_for_which_it_is_drawn_does_not_end_the_run",
+        "others are asked",
+    ),
     "names with newlines and escape codes": (
         FAKE,
         "test_hostile.py::test_a_name_with_escape_codes_is_shown_harmless",
@@ -180,7 +190,15 @@ def tried(name: str) -> dict[str, object]:
             print(done.stdout[-4000:], done.stderr[-1000:], done.returncode, flush=True)
     except subprocess.TimeoutExpired:
         held = f"NO (more than {LIMIT} s)"
-    return {"held": held, "seconds": round(time.monotonic() - began)}
+    return {"held": held, "seconds": round(time.monotonic() - began), "commit": commit()}
+
+
+def commit() -> str:
+    """The state of the code; nothing outside of a repository."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    )
+    return done.stdout.strip()
 
 
 def kept() -> dict[str, dict[str, object]]:
@@ -192,7 +210,11 @@ def table(results: dict[str, dict[str, object]]) -> str:
     for name, (kind, _, then) in FAULTS.items():
         found = results.get(name, {"held": "not tried yet", "seconds": ""})
         rows.append(f"| {name} | {kind} | {found['held']} | {then} | {found['seconds']} |")
-    return HEAD + "\n".join(rows) + "\n"
+    tried_at = sorted(
+        {str(results[n]["commit"]) for n in FAULTS if results.get(n, {}).get("commit")}
+    )
+    said = f"\nTried at commit {', '.join(f'`{at}`' for at in tried_at)}.\n" if tried_at else ""
+    return HEAD + "\n".join(rows) + "\n" + said
 
 
 def write(results: dict[str, dict[str, object]]) -> None:
