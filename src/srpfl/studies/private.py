@@ -116,14 +116,23 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     figure, axes = panels(1 + len(wanted), size=(3.2, 2.8), share_y=False)
     for policy, (ink, line) in LOOKS.items():
         mine = [row for row in rows if row["policy"] == policy]
+        above = 3 if line == DASHED else 2  # what lies below it is seen through its gaps
         places = [place for place, each in enumerate(wanted) if any(_at(mine, each))]
         means = [fmean(_at(mine, wanted[place])) for place in places]
-        axes[0].plot(places, means, marker="o", color=ink, linestyle=line, label=policy)
+        axes[0].plot(
+            *(places, means), marker="o", color=ink, linestyle=line, label=policy, zorder=above
+        )
         for row in mine:
             place = wanted.index(row["wanted"])
             axes[0].plot(place, 100 * row["accuracy"], ".", color=ink, alpha=0.4)
             axes[1 + place].step(
-                *(row["ends"], row["n"]), where="pre", lw=1, alpha=0.8, color=ink, linestyle=line
+                *(row["ends"], row["n"]),
+                where="pre",
+                lw=1,
+                alpha=0.8,
+                color=ink,
+                linestyle=line,
+                zorder=above,
             )
     axes[0].set_xticks(range(len(ticks)), ticks)
     axes[0].set(title="personalised accuracy (%)", xlabel=f"ε at δ = {DELTA:g}; none: no noise")
