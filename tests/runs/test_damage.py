@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +250,17 @@ def test_a_file_of_another_run_is_noticed_though_it_is_whole(
     assert tiny.same(run.state.shared, whole[1].state.shared)
     for file in RECORDS:
         assert (folder / file).read_bytes() == (whole[0] / file).read_bytes()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="writes what is not there")
+def test_weights_with_a_terabyte_of_nothing_are_not_read_to_their_end(
+    whole: tuple[Path, srpfl.Run], tmp_path: Path
+) -> None:
+    folder = copy_of(whole[0], tmp_path / "run")
+    for file in folder.rglob("*5*/shared.safetensors"):
+        os.truncate(file, 1 << 40)  # it takes no room on the disk
+    began = time.monotonic()
+    assert "not as long as it was written" in str(examine(folder).findings)
+    run = play(folder, resume=True)
+    assert time.monotonic() - began < 60  # reading it takes ten minutes or more
+    assert tiny.same(run.state.shared, whole[1].state.shared)
