@@ -78,7 +78,7 @@ def whole(name: str, value: Any) -> int:
     if isinstance(value, SupportsIndex) and not isinstance(value, bool):
         try:
             return operator.index(value)
-        except (TypeError, ValueError):  # an array of several
+        except (TypeError, ValueError, RuntimeError):  # an array of several, or one without values
             pass
     raise ConfigError(f"{name} must be a whole number, not {shown(value)}")
 

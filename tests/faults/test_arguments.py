@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import math
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ ODD: list[Any] = [
     *(Path("folder"), Exception("x"), torch.nn.Module(), torch.nn.Linear(4, 3), srpfl.FedAvg),
     *(srpfl.FedAvg(epochs=1), srpfl.Everyone(), srpfl.FixedExponential(), srpfl.Classification()),
     *(srpfl.Watcher(), srpfl.Doubling, srpfl.Regression(), srpfl.NextToken(), SGD(lr=0.1)),
+    *(tiny.data(), itertools.count(), range(10**9), torch.tensor(2, device="meta")),
 ]
 
 

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, wraps
+from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -72,7 +73,7 @@ def _choice(what: str, example: str, needed: Sequence[str], value: Any) -> Any:
         raise ConfigError(f"{what} must be an object, not a name: write {what}=srpfl.{made}()")
     if missing:
         partly = f" (it has no '{missing[0]}')" if len(missing) < len(needed) else ""
-        raise ConfigError(f"{what} must be such as {example}, not {shown(value)}{partly}")
+        raise ConfigError(f"{what} must be an object such as {example}, not {shown(value)}{partly}")
     return _with_plain_numbers(what, value)
 
 
@@ -142,6 +143,8 @@ def _seed(value: Any) -> int:
 def _engine(value: Any) -> Any:
     if isinstance(value, str):
         return value
+    if hasattr(value, "size"):  # data have `train` and `test` too
+        raise ConfigError(f"engine must be a name such as 'auto', or an engine, not {shown(value)}")
     return _choice("engine", "'auto' or an engine", ("train", "test"), value)
 
 
@@ -221,9 +224,12 @@ def _several(what: str, kind: str, value: Any) -> list[Any]:
     if isinstance(value, (str, bytes, Mapping, type)) or not isinstance(value, Iterable):
         raise ConfigError(f"{what} must be a list of {kind}, not {shown(value)}")
     try:
-        return list(value)
-    except TypeError:  # an array of no dimension
+        found = list(islice(value, MOST_EVALUATIONS + 1))
+    except Exception:  # an array of no dimension, or something that cannot be gone through
         raise ConfigError(f"{what} must be a list of {kind}, not {shown(value)}") from None
+    if len(found) > MOST_EVALUATIONS:
+        raise ConfigError(f"{what} has more than {MOST_EVALUATIONS:,} {kind}")
+    return found
 
 
 def _text(what: str, value: Any) -> str:
