@@ -86,7 +86,7 @@ PARTS = {
     "niid-bench": Part(
         {"data": "cifar10", "partition": "dirichlet", "alpha": 0.5, "clients": 10, "rounds": 50,
          "epochs": 10, "batch_size": 64, "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5,
-         "weighting": "samples", "model": "lenet5",
+         "weighting": "samples", "checkpoint_every": 5, "model": "lenet5",
          "set": {"model": {"conv": [6, 16], "linear": [120, 84]}}},
         mark=40,
         methods=("fedavg", "scaffold", "fedprox", "fednova"),
