@@ -36,8 +36,8 @@ class MixedError(RuntimeError):
     """Tensors of two devices in one operation."""
 
 
-class CaptureError(RuntimeError):
-    """Something that a graph cannot hold."""
+class CaptureError(Exception):
+    """Something that a graph cannot hold, and that the engine should have seen before."""
 
 
 class OnDevice(Tensor):
@@ -175,7 +175,7 @@ def pretended(patch: pytest.MonkeyPatch) -> Iterator[PretendedDevice]:
     mode = PretendedDevice()
 
     @contextmanager
-    def capture(graph: Graph, stream: object = None) -> Iterator[None]:
+    def capture(graph: Graph, pool: object = None, stream: object = None) -> Iterator[None]:
         mode.capturing, mode.graphs = graph, mode.graphs + 1
         try:
             yield
@@ -196,6 +196,9 @@ def pretended(patch: pytest.MonkeyPatch) -> Iterator[PretendedDevice]:
     patch.setattr(torch.cuda, "Stream", lambda: stream)
     patch.setattr(torch.cuda, "current_stream", lambda: stream)
     patch.setattr(torch.cuda, "current_device", lambda: 0)
+    patch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 0))
+    patch.setattr(torch.cuda, "set_stream", lambda _stream: None)
+    patch.setattr(torch.cuda, "synchronize", lambda: None)
     patch.setattr(torch.cuda, "get_device_properties", lambda _device: memory)
     with mode:
         yield mode

@@ -80,6 +80,23 @@ def test_steps_that_no_graph_can_hold_are_taken_without_one(
     assert "several times as long" in text
 
 
+def test_a_capture_that_fails_leaves_steps_without_a_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A library may wait for the GPU by itself, which no trial shows."""
+    case = CASES["fedavg"]
+
+    def fails(*_graph: object, **_how: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nCompile with ...")
+
+    with pretended(monkeypatch):
+        monkeypatch.setattr(torch.cuda, "graph", fails)
+        engine = VectorisedEngine(case.model(), case.data(), precision="float64", device="pretend")
+        with pytest.warns(srpfl.SrpflWarning, match=r"not permitted when stream is capturing\)"):
+            outcome = play(engine, case)
+        assert distance(outcome, reference("fedavg", "float64")) < DOUBLE
+
+
 def check_run(
     monkeypatch: pytest.MonkeyPatch, net: nn.Module, *, within: float = DOUBLE, **choices: Any
 ) -> None:

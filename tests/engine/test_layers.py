@@ -101,10 +101,6 @@ LAYERS: dict[str, Callable[[], Made]] = {
     ),
     "embedding": lambda: (nn.Embedding(7, 4), lambda: (ids(5, 3),)),
     "embedding-padding": lambda: (nn.Embedding(7, 4, padding_idx=-7), lambda: (ids(5, 9),)),
-    "embedding-frequency": lambda: (
-        nn.Embedding(7, 4, scale_grad_by_freq=True),
-        lambda: (ids(5, 9),),
-    ),
     "bag-mean": lambda: (nn.EmbeddingBag(7, 4, padding_idx=2), lambda: (ids(5, 4),)),
     "bag-max": lambda: (nn.EmbeddingBag(7, 4, mode="max"), lambda: (ids(5, 4),)),
     "bag-empty": lambda: (

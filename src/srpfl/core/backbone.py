@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 RECOMPUTED = "recomputed"  # marks a block whose inner results engines need not keep
 
@@ -32,8 +33,16 @@ def copied(module: nn.Module, still: Callable[[str], bool] | None = None) -> nn.
         for _, value in named
         if id(value) not in moving and type(value) is nn.Parameter
     }
+    memo |= {id(value): value.detach() for value in _computed(module)}
     made: nn.Module = copy.deepcopy(module, memo)
     return made
+
+
+def _computed(module: nn.Module) -> list[Tensor]:
+    """What layers keep of an earlier pass, or compute before each one (the old weight_norm):
+    PyTorch copies no tensor that has a history."""
+    held = [value for part in module.modules() for value in tree_leaves(list(vars(part).values()))]
+    return [value for value in held if isinstance(value, Tensor) and not value.is_leaf]
 
 
 def numbers_of(module: nn.Module) -> torch.dtype:

@@ -84,10 +84,12 @@ def check_gradient(model: nn.Module, data: Federated) -> None:
             raise ConfigError(CHECKPOINTED) from error
         raise ConfigError(f"the model's gradient cannot be computed: {reason(error)}") from error
     # Other weights differ by far more; a gradient of zero is rounding, as large as others' errors.
-    sizes = [float(grad.nan_to_num(0, 0, 0).norm()) for grad in wanted if grad is not None]
+    sizes = [
+        float(grad.to_dense().nan_to_num(0, 0, 0).norm()) for grad in wanted if grad is not None
+    ]
     slack = 1e-6 * max(sizes, default=0.0)
     for mine, yours in zip(found, wanted, strict=True):
-        one, two = (torch.zeros(()) if grad is None else grad for grad in (mine, yours))
+        one, two = (torch.zeros(()) if grad is None else grad.to_dense() for grad in (mine, yours))
         if not torch.allclose(one, two, rtol=1e-3, atol=slack, equal_nan=True):
             raise ConfigError(CHECKPOINTED)
 

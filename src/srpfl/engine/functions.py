@@ -46,6 +46,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     F.embedding: embedding,
     F.group_norm: group_norm,
 }
+REQUIRES_GRAD = Tensor.requires_grad.__get__  # type: ignore[attr-defined]
 ATTENTION = inspect.signature(F.multi_head_attention_forward)
 
 
@@ -73,6 +74,10 @@ class Functions(TorchFunctionMode):
             return Tensor.reshape(*args)
         if func is Tensor.view_as:
             return Tensor.reshape_as(*args, **kwargs)
+        if func == REQUIRES_GRAD and is_stacked(args[0]):  # a stack of clients says no
+            return torch._C._functorch.get_unwrapped(args[0]).requires_grad
+        if func is Tensor.register_hook and is_stacked(args[0]):
+            raise NotImplementedError("a hook on a gradient would not be called")
         if func in DROPOUTS and self.key is not None:
             return self._dropout(DROPOUTS[func], *args, **kwargs)
         if func is F.scaled_dot_product_attention:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 
 import torch
@@ -43,9 +43,27 @@ class CapturedSteps:
         torch.cuda.current_stream().wait_stream(side)
         self.against = tried.against
         if self.against is None:
-            self.graph = torch.cuda.CUDAGraph()
-            with _no_collection(), torch.cuda.graph(self.graph, stream=side):
+            self.against = self._capture(side)
+
+    def _capture(self, side: torch.cuda.Stream) -> str | None:
+        """Make the graph; or say what came in the way that the trial did not show: libraries wait
+        for the GPU by themselves."""
+        here, pool = torch.cuda.current_stream(), torch.cuda.graph_pool_handle()
+        self.graph = torch.cuda.CUDAGraph()
+        try:
+            with _no_collection(), torch.cuda.graph(self.graph, pool=pool, stream=side):
                 self.losses = self._steps()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            # PyTorch leaves a capture that failed where it was.
+            torch.cuda.set_stream(here)
+            with suppress(RuntimeError):
+                torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+            torch.cuda.synchronize()  # an error that is not of the capture shows itself here
+            first = error.__context__ or error
+            return f"one of its layers: {str(first).splitlines()[0]}"
+        return None
 
     def begin(self, carried: Carried, frozen: Params, common: Params) -> None:
         self._copy(flat((self.carried, self.frozen, self.common)), flat((carried, frozen, common)))

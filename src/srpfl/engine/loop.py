@@ -210,8 +210,11 @@ class LoopEngine:
         values = list(leaves.values())
         # What the model does not use has no gradient, and stays but for weight decay.
         grads = torch.autograd.grad(loss, values, allow_unused=True, materialize_grads=True)
+        dense = map(
+            Tensor.to_dense, grads
+        )  # embeddings may have sparse ones, which rules do not know
         after = {name: value.detach() for name, value in statistics.items()}
-        return loss.detach(), dict(zip(leaves, grads, strict=True)), after
+        return loss.detach(), dict(zip(leaves, dense, strict=True)), after
 
     def _full_gradient(self, job: Job, state: Params, x: Tree, y: Tensor) -> Params:
         """The gradient of the client's mean loss at what the server sent, without dropout."""

@@ -24,6 +24,6 @@ def set_modes(model: nn.Module, trained: Collection[str], shared: Collection[str
             own = {other for other in trained if (other in shared) == mine}
         if own.isdisjoint(trained):
             module.eval()
-        else:
+        elif module.training:  # a model's own train() may keep it frozen
             updated.append(place)
     return updated

@@ -187,17 +187,18 @@ def embedding(
     """``nn.functional.embedding`` with a rule for stacks. PyTorch's own gives the rows of padding
     a gradient, but the first client's. ``max_norm`` writes into the weights: left alone."""
     how = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
-    # Weights common to all are looked up as ever, unless each client's own ids are counted.
-    if max_norm is not None or not is_stacked(weight, *([ids] if scale_grad_by_freq else [])):
+    if max_norm is not None or not is_stacked(weight):  # common weights are looked up as ever
         return F.embedding(ids, weight, *how)
-    outputs: Tensor = by_rule(_embedding, ids, weight, scale_grad_by_freq)
+    if scale_grad_by_freq:
+        raise NotImplementedError("scale_grad_by_freq would count what fills up a batch")
+    outputs: Tensor = by_rule(_embedding, ids, weight)
     if padding_idx is None:
         return outputs
     at = padding_idx % weight.shape[0]
     return torch.where((ids == at)[..., None], outputs.detach(), outputs)
 
 
-def _embedding(stack: Stack, ids: Tensor, weight: Tensor, by_frequency: bool) -> tuple[Tensor, int]:
+def _embedding(stack: Stack, ids: Tensor, weight: Tensor) -> tuple[Tensor, int]:
     """One table of all clients' rows. An id beyond a client's own must not reach the next one's:
     it is sent beyond the end, where PyTorch refuses it."""
     table = clients_first(weight, stack.at[1], stack.clients)
@@ -206,7 +207,7 @@ def _embedding(stack: Stack, ids: Tensor, weight: Tensor, by_frequency: bool) ->
     first = torch.arange(stack.clients, device=ids.device) * own
     rows = ids + first.reshape(-1, *[1] * (ids.ndim - 1))
     rows = torch.where((ids >= 0) & (ids < own), rows, stack.clients * own)
-    return F.embedding(rows, table.flatten(0, 1), scale_grad_by_freq=by_frequency), 0
+    return F.embedding(rows, table.flatten(0, 1)), 0
 
 
 def embedding_bag(

@@ -43,6 +43,12 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
                 "of clients (without running statistics a sample depends on its batch also in "
                 "tests): use engine='loop' or 'workers'"
             )
+        if module._backward_hooks or module._backward_pre_hooks:
+            raise ConfigError(
+                f"the vectorised engine cannot train '{name}' ({type(module).__name__}) as a stack "
+                "of clients (its hooks on gradients would not be called): use engine='loop' or "
+                "'workers'"
+            )
     let_masks_be_stacked()
     net = with_recomputed_blocks(with_stackable_layers(ready(model)))
     _check_samples_are_apart(net, data)
