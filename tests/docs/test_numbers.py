@@ -189,7 +189,22 @@ def test_what_is_said_of_adapters_on_a_gpu_is_what_was_measured() -> None:
     assert "with `bfloat16` {:.2f} s and {:.1f} GiB".format(*half) in page
     more = thousand["seconds of a round"]["vectorised"], thousand["peak GiB"]["vectorised"]
     assert "it took {:.1f} s and {:.0f} GiB".format(*more) in page
-    assert f"would take {few['GiB of a model per client']:.1f} GiB for their weights" in text
+    assert f"their weights alone {few['GiB of a model per client']:.1f} GiB" in text
+    copies = next(row for row in rows if row["setting"].get("full"))
+    seconds, gib = copies["seconds of a round"]["vectorised"], copies["peak GiB"]["vectorised"]
+    assert f"took {seconds:.2f} s and {gib:.0f} GiB" in page
+    assert f"take {gib / few['peak GiB']['vectorised']:.1f} times the memory" in text
+    for once, twice in ((few, rows[4]), (thousand, rows[5])):
+        assert twice["setting"].get("recomputed")
+        less, longer = (
+            100 * abs(twice[what]["vectorised"] / once[what]["vectorised"] - 1)
+            for what in ("peak GiB", "seconds of a round")
+        )
+        if once is few:
+            assert f"{less:.0f} % for {longer:.0f} %" in text
+        else:
+            for where in (text, page):
+                assert f"{less:.0f} % of the memory, for {longer:.0f} % more time" in where
 
 
 @pytest.mark.slow
