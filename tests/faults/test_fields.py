@@ -66,7 +66,11 @@ def test_any_value_of_a_field_is_taken_or_refused_in_one_sentence(role: str, kin
             lambda: srpfl.FedRep(head_epochs="3"),
             "head_epochs must be a whole number",
         ),
-        ("algorithm", lambda: srpfl.FedRep(rule=srpfl.SGD), "rule must be such as a Rule"),
+        (
+            "algorithm",
+            lambda: srpfl.FedRep(rule=srpfl.SGD),
+            "rule must be an object such as a Rule",
+        ),
         ("algorithm", lambda: srpfl.FedAvg(wire=0.5), "FedAvg's wire must be a text, not 0.5"),
         ("algorithm", lambda: srpfl.FedAdam(betas=(0.9,)), "betas must be a list of numbers"),
         ("algorithm", lambda: srpfl.FedAvg(average=2), "average must be a text or a function"),

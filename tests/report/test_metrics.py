@@ -235,6 +235,16 @@ def test_a_narrow_progress_line_has_fewer_words_and_none_is_cut(
         assert "rounds/s" in screen.getvalue() or width < 120
 
 
+def test_a_run_that_was_over_before_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    with ProgressLine() as line:
+        line.setting(made_up.run().config)
+        line.begin("srpfl", 20, 20)
+    assert "done" in screen.getvalue()
+    assert "left" not in screen.getvalue()
+
+
 def test_the_progress_line_names_what_is_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
     for metric, words in (("rmse", "RMSE 9.91"), ("accuracy", "90.9 %, "), ("r2", "R² 0.909")):
         screen = Terminal()

@@ -117,4 +117,4 @@ def _words(wanted: Any) -> str:
         return f"a list of {kind}s" if inner[0] in (int, float, str) else "a list"
     if origin is Callable:
         return "a function"
-    return WORDS.get(wanted) or f"such as a {getattr(wanted, '__name__', wanted)}"
+    return WORDS.get(wanted) or f"an object such as a {getattr(wanted, '__name__', wanted)}"

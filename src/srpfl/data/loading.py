@@ -85,7 +85,9 @@ def _checked(
     if (seed := whole("seed", seed)) < 0:
         raise ConfigError(f"the seed must be zero or a positive number, not {shown(seed)}")
     if partition is not None and (isinstance(partition, type) or not hasattr(partition, "deal")):
-        raise ConfigError(f"partition must be such as srpfl.data.Shards(3), not {shown(partition)}")
+        raise ConfigError(
+            f"partition must be an object such as srpfl.data.Shards(3), not {shown(partition)}"
+        )
     if data_dir is not None and not isinstance(data_dir, (str, Path)):
         raise ConfigError(f"data_dir must be the path of a folder, not {shown(data_dir)}")
     return clients, per_client, seed

@@ -36,11 +36,12 @@ class TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         pace, since = task.fields["pace"], task.fields["since"]
-        if task.finished:
+        rest = (task.total or 0) - task.completed
+        if rest <= 0:  # task.finished is not set where nothing was left to play
             return Text("done")
-        if pace is None or task.total is None:
+        if pace is None:
             return Text("-:--:-- left")
-        left = max(0.0, pace * (task.total - task.completed) - (time.monotonic() - since))
+        left = max(0.0, pace * rest - (time.monotonic() - since))
         return Text(f"{timedelta(seconds=round(left))} left")
 
 
