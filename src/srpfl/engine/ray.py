@@ -9,6 +9,7 @@ nobody looks at single answers, an actor may send the mean of its own.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import sys
@@ -43,6 +44,19 @@ Packed = tuple[bytes, list[int], Any]  # text, sizes of tensors, and their bytes
 def gpus() -> float:
     """How many GPUs the cluster has."""
     return float(connected(cores()).cluster_resources().get("GPU", 0))
+
+
+def part_of_a_gpu(there: float, actors: int) -> float:
+    """What an actor asks for, where each must fit on one GPU. Ray counts in ten thousandths, and
+    may round up: six sixths would be more than a GPU.
+
+    >>> part_of_a_gpu(4, 4), part_of_a_gpu(1, 2), part_of_a_gpu(2, 3), part_of_a_gpu(1, 6)
+    (1.0, 0.5, 0.5, 0.1666)
+    """
+    if not there:  # that Ray knows of: the device was named
+        return 0.0
+    on_one = math.ceil(actors / there)
+    return 10_000 // on_one / 10_000
 
 
 class RayEngine:
@@ -175,8 +189,7 @@ class RayEngine:
             raise SrpflError(f"the Ray cluster {why}")
 
     def _start(self) -> Any:
-        total = float(self.ray.cluster_resources().get("GPU", 0)) if self.on_gpus else 0.0
-        each = min(1.0, total / self.count)
+        each = part_of_a_gpu(gpus(), self.count) if self.on_gpus else 0.0
         needs = {"num_gpus": each, "num_cpus": 0} if self.on_gpus else {"num_cpus": 1}
         return self.ray.remote(**needs, max_restarts=0)(_Actor).remote(self._make)
 
