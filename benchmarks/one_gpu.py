@@ -38,7 +38,7 @@ from srpfl.sweeps.playing import play
 
 REPEATS = 5
 PATIENCE = 30  # seconds for all actors to start
-PARTS = {"actors": 0.5, "sweep": 1.0}  # at most so much of the time that is left
+PARTS = {"actors": 0.6, "sweep": 1.0}  # at most so much of the time that is left
 
 
 def actors(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
