@@ -17,7 +17,7 @@ from srpfl.options.methods import METHODS
 from srpfl.runs.records import EvaluationRecord, RoundRecord
 from srpfl.runs.run import Run
 from srpfl.studies import methods as study
-from srpfl.studies.methods_page import cells, draw, table
+from srpfl.studies.methods_page import cells, draw, ranking, table
 
 
 def row(method: str, policy: str, time: float | None, seed: int = 0) -> dict[str, Any]:
@@ -89,11 +89,26 @@ def test_a_later_sitting_replaces_what_it_repeats(tmp_path: Path) -> None:
     assert "diverged" in table([*both, diverged])
 
 
-def test_the_results_page_has_the_table_of_its_rows() -> None:
-    folder = Path(__file__).parents[2] / "results" / "methods"
-    rows = json.loads((folder / "digits.json").read_text())
-    assert table(rows) == (folder / "digits.md").read_text()
-    assert table(rows).strip() in (folder / "README.md").read_text()
+RESULTS = Path(__file__).parents[2] / "results" / "methods"
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("*.json")), ids=lambda file: file.stem)
+def test_the_results_page_has_the_tables_of_its_rows(file: Path) -> None:
+    found = study.page(file.stem, json.loads(file.read_text()))
+    assert found == file.with_suffix(".md").read_text()
+    assert found.strip() in (RESULTS / "README.md").read_text()
+
+
+def test_methods_are_ranked_by_their_means() -> None:
+    rows = [{**row("ditto", "everyone", 1.0, seed), "final": 0.6 + seed / 10} for seed in (0, 1)]
+    rows += [{"method": "scaffold", "seed": 0, "policy": "everyone", "C": 0.0, "diverged": True}]
+    rows += [row("fedavg", "everyone", 1.0)]
+    lines = ranking(rows).splitlines()[2:]
+    assert lines == [
+        "| fedavg | 80.0 | – | 80.0 |",
+        "| ditto | 65.0 | 7.1 | 60.0, 70.0 |",
+        "| scaffold | diverged | – | diverged |",
+    ]
 
 
 def test_what_is_not_begun_in_time_has_no_row(tmp_path: Path) -> None:

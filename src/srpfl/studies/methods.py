@@ -24,7 +24,7 @@ from srpfl.options.settings import Settings
 from srpfl.reproduce.grid import finished, over
 from srpfl.runs.files import write_text
 from srpfl.runs.run import Run
-from srpfl.studies.methods_page import draw, table
+from srpfl.studies.methods_page import draw, ranking, table
 from srpfl.studies.speeds import slowest_first
 from srpfl.sweeps.live import live_table
 from srpfl.sweeps.plan import Planned
@@ -91,6 +91,7 @@ PARTS = {
         mark=40,
         methods=("fedavg", "scaffold", "fedprox", "fednova"),
         policies=(EVERYONE,),
+        communications=(0.0,),
     ),
     **{
         f"fedrep-{shards}": Part(
@@ -99,6 +100,7 @@ PARTS = {
             mark=40,
             methods=_ORDER,
             policies=(EVERYONE,),
+            communications=(0.0,),
             special=_SLOWER,
         )
         for shards in (2, 5)
@@ -197,6 +199,11 @@ def merged(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list
     return sorted(by_key.values(), key=lambda row: order.index(row["method"]))
 
 
+def page(name: str, rows: Sequence[dict[str, Any]]) -> str:
+    """The tables of a part: without other policies there is only an order to show."""
+    return table(rows) if len(PARTS[name].policies) > 1 else ranking(rows)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play a part of the study, keep its rows, and write its table and its picture."""
     parser = argparse.ArgumentParser(
@@ -240,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_text(file, "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
         if rows:
-            write_text(file.with_suffix(".md"), table(rows))
+            write_text(file.with_suffix(".md"), page(given.part, rows))
             draw(rows, file.with_suffix(".png"))
     except SrpflError as error:
         failed.append(str(error))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from srpfl.report.drawing import INK, SOFT, colour, panels, save
@@ -63,6 +64,34 @@ def table(rows: Sequence[Row]) -> str:
         faster = [_times(cell[each]) for each in adaptive]
         lines[1].append([method, *(_points(cell[each]) for each in gaps), *faster])
     return "\n".join(_markdown(["method", *h], each) for h, each in zip(heads, lines, strict=True))
+
+
+def ranking(rows: Sequence[Row]) -> str:
+    """One table in Markdown of what everyone's runs come to, the best method first: the mean over
+    seeds, their standard deviation, and each of them."""
+    finals: dict[str, list[float]] = {}
+    for row in sorted(rows, key=lambda row: int(row["seed"])):
+        finals.setdefault(row["method"], []).append(row.get("final", math.nan))
+    order = sorted(finals, key=lambda method: -_mean(finals[method]))
+    lines = [
+        [
+            method,
+            _hundredths(_mean(finals[method])),
+            _hundredths(stdev(finals[method])) if len(finals[method]) > 1 else "–",
+            ", ".join(map(_hundredths, finals[method])),
+        ]
+        for method in order
+    ]
+    return _markdown(["method", "mean", "deviation", "seeds"], lines)
+
+
+def _mean(finals: Sequence[float]) -> float:
+    """Below all others where a seed diverged."""
+    return -math.inf if any(map(math.isnan, finals)) else fmean(finals)
+
+
+def _hundredths(value: float) -> str:
+    return f"{100 * value:.1f}" if math.isfinite(value) else "diverged"
 
 
 def _head(policy: str, cost: float) -> str:
