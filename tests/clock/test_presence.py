@@ -14,7 +14,7 @@ import tiny
 from participation.scripted import Given, Leaving, World
 from srpfl.clock import Dropouts, Phones, Work
 from srpfl.clock.traces import stays_from
-from srpfl.errors import DataError
+from srpfl.errors import ConfigError, DataError
 from srpfl.loop.transport import NoAnswerError
 
 FOREVER = 1e9
@@ -73,6 +73,18 @@ def test_where_all_leave_others_are_asked() -> None:
     assert record.participants == [0]
     assert record.lost == [1]
     assert record.duration == 2.0 + 1.0
+
+
+@pytest.mark.parametrize(
+    "answer", [None, 5.0, ([0.0], [9.0]), (["x"] * 2, [9.0] * 2), ([0.0] * 2,)]
+)
+def test_stays_that_are_none_are_one_sentence(answer: Any) -> None:
+    class Odd(Given):
+        def stays(self, seed: int, clients: Any, population: int, time: float) -> Any:
+            return answer
+
+    with pytest.raises(ConfigError, match="must give a begin and an end of a stay for each of"):
+        World(srpfl.Everyone(), Odd((1.0, 2.0))).play()
 
 
 def test_a_clock_whose_clients_never_come_is_said() -> None:

@@ -47,9 +47,11 @@ def stays_of(
     clients can always be reached."""
     if not isinstance(clock, ComesAndGoes):
         return None
-    begins, ends = (
-        np.asarray(each, dtype=np.float64) for each in clock.stays(seed, clients, population, time)
-    )
+    found = clock.stays(seed, clients, population, time)
+    try:
+        begins, ends = (np.asarray(each, dtype=np.float64) for each in found)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        begins = ends = np.empty(0)
     right = begins.shape == ends.shape == clients.shape
     if not right or not ((ends > time) | (begins == math.inf)).all() or not (ends >= begins).all():
         raise ConfigError(
