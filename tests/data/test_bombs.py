@@ -99,6 +99,14 @@ def png_of(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
+def test_images_that_would_run_a_program(tmp_path: Path) -> None:
+    """Pillow has PostScript drawn by Ghostscript."""
+    image = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n%%EndComments\nshowpage\n%%EOF\n"
+    columns = {"image": [image], "label": [0]}
+    path = write_parquet(tmp_path / "drawn.parquet", columns)
+    assert "cannot identify image file" in refused(f"parquet:{path}")
+
+
 def test_small_images_of_many_pixels(tmp_path: Path) -> None:
     """Each would pass; all of them together would take 33 GiB."""
     images = [png_of(13_000, 13_000)] * 200
@@ -153,6 +161,38 @@ def test_an_array_that_promises_much(tmp_path: Path, shape: str, said: str) -> N
     rest = {"y_train": np.arange(3), "x_test": np.ones((3, 1)), "y_test": np.arange(3)}
     path = write_npz(tmp_path / "bomb.npz", header, **rest)
     assert said in refused(f"numpy:{path}")
+
+
+def add_zeros(path: Path, name: str, head: bytes = b"") -> None:
+    """Add a member to an archive that unfolds to a thousand times its own size."""
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive,
+        archive.open(name, "w") as member,
+    ):
+        member.write(head)
+        for _ in range(4):
+            member.write(bytes(MOST // 2))
+
+
+def test_an_array_with_a_long_header(tmp_path: Path) -> None:
+    whole = {"y_train": np.arange(3), "x_test": np.ones((3, 1)), "y_test": np.arange(3)}
+    path = tmp_path / "bomb.npz"
+    np.savez(path, **whole)  # type: ignore[arg-type]
+    add_zeros(path, "x_train.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", 2 * MOST))
+    assert "the header of x_train.npy has 67,108,864 bytes" in refused(f"numpy:{path}")
+
+
+def test_an_array_that_is_there_by_two_names(tmp_path: Path) -> None:
+    """NumPy would take the other one of the two."""
+    y = np.arange(9) % 3
+    whole = {"x_train": np.ones((9, 1)), "y_train": y, "x_test": np.ones((9, 1)), "y_test": y}
+    path = tmp_path / "mine.npz"
+    np.savez(path, **whole)  # type: ignore[arg-type]
+    add_zeros(path, "x_train")
+    tracemalloc.start()
+    assert load(f"numpy:{path}", clients=1, partition=IID()).size(0) == 9
+    assert tracemalloc.get_traced_memory()[1] < MOST
+    tracemalloc.stop()
 
 
 def test_one_label_of_a_billion(tmp_path: Path) -> None:

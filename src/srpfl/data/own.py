@@ -21,6 +21,7 @@ from srpfl.errors import DataError
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 LABELS = ("label", "labels", "fine_label", "character")
 WRITERS = ("writer_id", "writer", "client_id", "client")
+HEADER = 10_000  # bytes of an array's header that NumPy parses at most
 
 
 def from_parquet(path: Path) -> Dataset:
@@ -94,14 +95,19 @@ def _npz(path: Path) -> Arrays:
     if not path.is_file():
         raise DataError(f"there is no file {path}: numpy:PATH names an .npz file")
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            if missing := [key for key in KEYS if key not in file]:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            members = {
+                key: next((n for n in (f"{key}.npy", key) if n in names), "") for key in KEYS
+            }
+            if missing := [key for key, member in members.items() if not member]:
+                has = ", ".join(name.removesuffix(".npy") for name in names)
                 raise DataError(
                     f"{path} has no array {', '.join(missing)}: it must hold {', '.join(KEYS)}, "
-                    f"and it holds {', '.join(file)[:500] or 'nothing'}"
+                    f"and it holds {has[:500] or 'nothing'}"
                 )
-            check_bytes(sum(_declared(file.zip, key) for key in KEYS), path)
-            return {key: file[key] for key in KEYS}
+            check_bytes(sum(_declared(archive, member) for member in members.values()), path)
+            return {key: _array(archive, member) for key, member in members.items()}
     except DataError:
         raise
     except Exception as error:  # broken files make NumPy and zipfile raise nearly anything
@@ -111,17 +117,26 @@ def _npz(path: Path) -> Arrays:
         ) from error
 
 
-def _declared(archive: zipfile.ZipFile, key: str) -> int:
+def _declared(archive: zipfile.ZipFile, name: str) -> int:
     """The bytes that an array of the file will take, from its header alone."""
-    with archive.open(f"{key}.npy" if f"{key}.npy" in archive.namelist() else key) as member:
-        version = np.lib.format.read_magic(member)
-        if version == (1, 0):
-            shape, _, dtype = np.lib.format.read_array_header_1_0(member)
-        else:
-            shape, _, dtype = np.lib.format.read_array_header_2_0(member)
+    with archive.open(name) as member:
+        wide = np.lib.format.read_magic(member) > (1, 0)
+        length = int.from_bytes(member.read(4 if wide else 2), "little")
+    if length > HEADER:  # NumPy would read all of it, and then say so
+        raise ValueError(f"the header of {name} has {length:,} bytes, more than {HEADER:,}")
+    with archive.open(name) as member:
+        _ = np.lib.format.read_magic(member)
+        read = np.lib.format.read_array_header_2_0 if wide else np.lib.format.read_array_header_1_0
+        shape, _, dtype = read(member)
     if any(side < 0 for side in shape):
         raise ValueError(f"an array cannot have the shape {shape}")
     return math.prod(shape) * int(dtype.itemsize)
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
+    with archive.open(name) as member:
+        found: NDArray[np.generic] = np.lib.format.read_array(member, allow_pickle=False)
+    return found
 
 
 def _inputs(x: NDArray[np.generic], where: str) -> NDArray[np.generic]:

@@ -16,6 +16,9 @@ from srpfl.data.points import Images, Points, checked_labels
 from srpfl.errors import DataError
 
 IMAGE_COLUMNS = ("img", "image")
+# Pillow knows many more, and some of them run other programs (EPS) or hold images whose size is not
+# in the header (icons).
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 
 
 def read(
@@ -119,7 +122,9 @@ class _Decoder:
     def _pixels(self, encoded: bytes) -> Images:
         from PIL import Image
 
-        with Image.open(io.BytesIO(encoded)) as image:  # reads no more than the header
+        with Image.open(
+            io.BytesIO(encoded), formats=FORMATS
+        ) as image:  # reads no more than the header
             width, height = image.size
             if self.row == 0:
                 self._allocate(width, height, grey=image.mode in ("1", "L", "I", "I;16"))
