@@ -13,6 +13,8 @@ from srpfl.core.backbone import copied
 from srpfl.engine.loop import LoopEngine
 from srpfl.engine.vectorised import VectorisedEngine
 from srpfl.errors import ConfigError
+from srpfl.loop.simulation import simulate
+from srpfl.task import NextToken
 
 from . import zoo
 from .cases import Case, distance, play
@@ -99,6 +101,23 @@ def test_what_a_stack_would_get_wrong_is_refused(
     case = Case(model, FedAvg(), sizes=[4, 7], make=data)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=why):
         VectorisedEngine(case.model(), case.data())
+
+
+@pytest.mark.parametrize("part", ["x", "y"])
+def test_a_token_beyond_the_vocabulary_is_found_before_the_first_round(part: str) -> None:
+    """On a GPU it would end the process."""
+    data = zoo.text([4, 7])
+    pool = data.train_pool
+    (pool.x if part == "x" else pool.y)[data.train_parts[1][-1], 2] = 14
+    with pytest.raises(ConfigError, match=r"does not take all whole numbers .*14\): .*out of"):
+        simulate(
+            data=data,
+            model=zoo.Tied,
+            algorithm=FedAvg(),
+            task=NextToken(),
+            engine="loop",
+            device="cpu",
+        )
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm")

@@ -49,6 +49,10 @@ class Transform:
     def normalises(self) -> bool:
         return self.mean != (0.0,) or self.std != (1.0,)
 
+    def rescales(self, x: Any) -> bool:
+        """Whether whole numbers become others."""
+        return self.normalises or (self.scale and x.dtype in (np.uint8, torch.uint8))
+
     def prepare(self, x: Any, dtype: torch.dtype = torch.float32) -> Any:
         """Scale and normalise; channels are the second axis of images. Numbers with a point become
         ``dtype``; whole ones stay whole unless they are scaled or normalised."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from srpfl.core.trees import count, leaves, mapped
+from srpfl.core.trees import count, gathered, leaves, mapped, take
 from srpfl.data.base import Federated, Samples, Transform
 from srpfl.data.limits import check_classes
 from srpfl.errors import DataError, shown, whole
@@ -44,6 +44,9 @@ class Checked:
         }
         # The first client of each part, and the form of its samples.
         self._first: dict[Part, tuple[int, Any]] = {}
+        # Whole numbers of inputs, and of labels that are no classes: by array and whether it is the
+        # largest, the number and its sample.
+        self._extremes: dict[tuple[int, bool], tuple[int, Samples]] = {}
 
     @property
     def transform(self) -> Transform:
@@ -82,10 +85,31 @@ class Checked:
             if len(samples[1]):
                 other, expected = self._first.setdefault(part, (client, shapes(samples)))
                 check_form(shapes(samples), client, expected, other)
+                self._note_extremes(samples)
             self._seen[part][client] = True
         if all(map(_fine, leaves(samples))):
             return samples
         return Samples(*mapped(_laid_out, tuple(samples)))
+
+    def _note_extremes(self, samples: Samples) -> None:
+        arrays = [*leaves(samples[0]), *([] if self.classes else [samples[1]])]
+        for place, array in enumerate(arrays):
+            if array.dtype.kind not in "iu" or not array.size or self.transform.rescales(array):
+                continue
+            each = array.reshape(len(array), -1)
+            for largest, found in ((False, each.argmin()), (True, each.argmax())):
+                row, column = divmod(int(found), each.shape[1])
+                value = int(each[row, column])
+                known = self._extremes.get((place, largest))
+                if known is None or (value > known[0] if largest else value < known[0]):
+                    sample = take(tuple(samples), [row])  # a copy
+                    self._extremes[place, largest] = value, Samples(*sample)
+
+    def extremes(self) -> Samples | None:
+        """The samples with the smallest and the largest whole numbers of those seen so far, such as
+        tokens: what a model can look up for these, it can for all."""
+        rows = [tuple(sample) for _, sample in self._extremes.values()]
+        return Samples(*gathered(np.concatenate, rows)) if rows else None
 
 
 def _laid_out(array: Any) -> Any:

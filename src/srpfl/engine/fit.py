@@ -65,6 +65,26 @@ def check_fit(model: nn.Module, data: Federated, task: Task) -> None:
         ) from error
 
 
+def check_extremes(model: nn.Module, some: Samples | None, data: Federated, task: Task) -> None:
+    """Refuse whole numbers that the model or the task has no place for: on a GPU they would end the
+    process. ``some`` are the samples that have the smallest and the largest ones."""
+    if some is None:
+        return
+    x, y = tensors(some, torch.device("cpu"))
+    x = data.transform.prepare(gathered(torch.cat, [x, x]))
+    try:
+        with one_thread(), torch.random.fork_rng(devices=[]), torch.no_grad():
+            outputs, _ = called(ready(model))({}, x)
+            task.loss(outputs, torch.cat([y, y]))
+    except Exception as error:  # whatever the model's own code raises
+        whole = [t for t in leaves((x, y)) if not t.is_floating_point()]
+        low, high = min(int(t.min()) for t in whole), max(int(t.max()) for t in whole)
+        raise ConfigError(
+            f"the model does not take all whole numbers of the samples ({low} to {high}): "
+            f"{reason(error)}"
+        ) from error
+
+
 def check_gradient(model: nn.Module, data: Federated) -> None:
     """Refuse a model that cannot be differentiated, or whose gradient is not that of the weights
     it is called with: what PyTorch's checkpoints compute again sees the model's own."""

@@ -21,7 +21,7 @@ from srpfl.data.base import Federated
 from srpfl.data.checks import Checked, check_data
 from srpfl.engine import Engine, Job, Local, Score, make_engine
 from srpfl.engine.base import Finishes
-from srpfl.engine.fit import check_fit
+from srpfl.engine.fit import check_extremes, check_fit
 from srpfl.errors import ConfigError, DataError, RunFolderError
 from srpfl.loop.arguments import checked, plain
 from srpfl.loop.costs import Costs
@@ -147,6 +147,7 @@ def simulate(
         check_start(model)
     model = algorithm.prepared(initial_model(model, seed, pretrained=pretrained))
     check_fit(model, data, task)
+    check_extremes(model, data.extremes(), data, task)
     split, plans = algorithm.split(model), algorithm.plans(model)
     if isinstance(evaluations, str):
         evaluations = (evaluations,)
