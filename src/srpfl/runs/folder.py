@@ -116,7 +116,7 @@ class RunFolder:
                 )
         except OSError as error:
             raise RunFolderError(f"cannot write to {self.path}: {error.strerror}") from error
-        except ValueError as error:  # a name with a zero byte
+        except (ValueError, RecursionError) as error:  # a zero byte, or a thousand folders
             raise RunFolderError(f"cannot write to {str(self.path)!r}: {error}") from error
         self.claim()
         if counts is not None:
