@@ -118,6 +118,13 @@ def other_names(model: nn.Module) -> dict[str, list[str]] | None:
     return found
 
 
+def has_ties(model: nn.Module) -> bool:
+    """Whether a tensor of the model has two names."""
+    named = [model.named_parameters, model.named_buffers]
+    tensors = [value for each in named for _, value in each(remove_duplicate=False)]
+    return len({id(value) for value in tensors}) < len(tensors)
+
+
 def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forward:
     """The model as a function of its parameters and inputs: a tensor, a tuple of several, or a dict
     of them by the names of its arguments."""
@@ -126,6 +133,7 @@ def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forwa
     norms = noting(model)
     blocks = [module for module in model.modules() if isinstance(module, Recomputed)]
     others = other_names(model)
+    tied = others is None and has_ties(model)  # PyTorch would look for them at every call
 
     def forward(params: Params, x: Tree) -> tuple[Any, Params]:
         for layer in layers:
@@ -139,7 +147,7 @@ def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forwa
         with Functions(key) as functions:
             for block in blocks:
                 block.functions = functions
-            outputs = functional_call(model, given, args, named, tie_weights=others is None)
+            outputs = functional_call(model, given, args, named, tie_weights=tied)
         # A model may set its buffers by itself: PyTorch leaves the new ones where it took the old.
         own = {n: value.detach() for n, value in given.items() if value is not before[n]}
         # Models of Hugging Face return a record of all sorts of things.
