@@ -288,6 +288,9 @@ def test_tenths_and_pairs_are_those_of_the_clients(page: Page, tmp_path: Path) -
     assert page.evaluate("document.querySelectorAll('#pairs circle.pair').length") == 20
     told = text(page, "pairs")  # they learn the same here
     assert "0 clients are better off than under fedrep, 0 worse off and 20 as well off" in told
+    hide_and_show = "for (const _ of '12') document.querySelector('#legend button').click()"
+    page.evaluate(hide_and_show)
+    assert page.evaluate("[byId('pair-x').value, byId('pair-y').value]") == ["fedrep", "srpfl"]
 
 
 def test_what_is_taken_along(page: Page, tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ function drawPairs(runs) {
   const groups = runs.map((run) => run.group);
   byId("pair").hidden = groups.length < 2;
   const [x, y] = [["pair-x", baseline(), 0], ["pair-y", against(), 1]].map(([id, wanted, place]) => {
-    const before = byId(id).value;
-    const chosen = groups.includes(before) ? before : groups.includes(wanted) ? wanted : groups[place] || groups[0];
+    const { asked } = byId(id).dataset; // by the reader: what stands there may only stand in for it
+    const chosen = groups.includes(asked) ? asked : groups.includes(wanted) ? wanted : groups[place] || groups[0];
     options(byId(id), groups.map((group) => [group, group]), chosen);
     return runs.find((run) => run.group === chosen);
   });
@@ -99,7 +99,7 @@ function drawPairs(runs) {
   }
   const gained = (pair) => (metric().higher ? pair.y - pair.x : pair.x - pair.y);
   const count = (wanted) => pairs.filter((pair) => Math.sign(gained(pair)) === wanted).length;
-  parent.append(html("p", { class: "note" }, `Under ${y.group}, ${count(1)} clients are better off than under ${x.group}, ${count(-1)} worse off and ${count(0)} as well off. ${isDark() ? "Light" : "Dark"} dots are fast clients.`));
+  parent.append(html("p", { class: "note" }, `Under ${y.group}, ${count(1)} ${count(1) === 1 ? "client is" : "clients are"} better off than under ${x.group}, ${count(-1)} worse off and ${count(0)} as well off. ${isDark() ? "Light" : "Dark"} dots are fast clients.`));
   root.addEventListener("pointermove", (event) => {
     const box = root.getBoundingClientRect();
     const [px, py] = [((event.clientX - box.left) * width) / box.width, ((event.clientY - box.top) * 400) / box.height];

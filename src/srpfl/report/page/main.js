@@ -143,7 +143,12 @@ byId("seed").addEventListener("change", (event) => {
   view.seed = Number(event.target.value);
   draw();
 });
-for (const id of ["pair-x", "pair-y"]) byId(id).addEventListener("change", drawHistories);
+for (const id of ["pair-x", "pair-y"]) {
+  byId(id).addEventListener("change", (event) => {
+    event.target.dataset.asked = event.target.value;
+    drawHistories();
+  });
+}
 byId("value-log").addEventListener("change", drawCurves);
 byId("log").addEventListener("change", drawTimelines);
 darkGround.addEventListener("change", draw);
