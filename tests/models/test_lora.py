@@ -311,6 +311,19 @@ def test_what_is_below_the_lowest_adapter_is_computed_once() -> None:
             torch.testing.assert_close(shared(run)[f"inner.{name}"], value, rtol=1e-4, atol=1e-6)
 
 
+def test_what_is_computed_once_keeps_its_task_and_its_names() -> None:
+    rng = np.random.default_rng(0)
+    pool = Samples(*(rng.integers(1, TOKENS, (12, 6)) for _ in range(2)))
+    parts = np.split(np.arange(12), 3)
+    data = Pooled("text", pool, pool, parts, parts, 0, task="next-token", names=("a", "b", "c"))
+    net = srpfl.models.CharTransformer(TOKENS, width=8, heads=2, length=6)
+    kept, above = srpfl.data.precomputed(data, lora(net, rank=2, targets="blocks.1"))
+    assert kept.names == ("a", "b", "c")
+    assert played(above, "inner.head", data=kept, rounds=1, evaluate_every=1).accuracy
+    with pytest.raises(ConfigError, match=r"no part named 'norm' \(there is 'inner\.norm'\)"):
+        played(above, "norm", data=kept)
+
+
 def test_a_cut_that_would_change_the_outputs_is_not_made() -> None:
     class LooksBack(nn.Module):
         def __init__(self) -> None:

@@ -168,10 +168,7 @@ def predicate(model: nn.Module, personal: Personal) -> Predicate:
         names = last_linear(model)
     for name in names:
         if not any(_inside(key, name) for key in state):
-            tops = sorted({key.split(".")[0] for key in state})
-            raise ConfigError(
-                f"the model has no part named '{name}' (its parts: {', '.join(tops)})"
-            )
+            raise ConfigError(f"the model has no part named '{name}' ({_instead(state, name)})")
     return lambda key: any(_inside(key, name) for name in names)
 
 
@@ -179,6 +176,18 @@ def outside(names: Iterable[str]) -> Predicate:
     """True for everything that is not inside one of the named modules."""
     kept = list(names)
     return lambda key: not any(_inside(key, name) for name in kept)
+
+
+def _instead(keys: Iterable[str], name: str) -> str:
+    """What may have been meant: the same name further inside, or what there is."""
+    deeper = {
+        f"'{key[: place + len(name)]}'"
+        for key in keys
+        if (place := f".{key}.".find(f".{name}.")) >= 0
+    }
+    if deeper:
+        return f"there is {', '.join(sorted(deeper)[:5])}"
+    return f"its parts: {', '.join(sorted({key.split('.')[0] for key in keys}))}"
 
 
 def nothing(_name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,9 @@ class Precomputed:
     tested: tuple[Samples, ...]
     classes: int
     transform: Transform
+    task: str = "classification"
+    names: Sequence[str] = ()
+    labels: Sequence[str] = ()
 
     @property
     def clients(self) -> int:
@@ -71,6 +75,9 @@ def precomputed(
         tuple(_through(below, data.test(n), plain, device) for n in range(data.clients)),
         data.classes,
         Padded() if padded else Transform(scale=False),
+        **{
+            name: getattr(data, name) for name in ("task", "names", "labels") if hasattr(data, name)
+        },
     ), above
 
 
