@@ -10,11 +10,12 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from flwr.proto.fab_pb2 import Fab, GetFabResponse
 
 from srpfl.errors import ConfigError
 from srpfl.flower import signing
-from srpfl.flower.gateway import CALLS, HELD, Door, Gateway
+from srpfl.flower.gateway import CALLS, HELD, HELD_BY_ONE, Door, Gateway, bounded
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 
@@ -91,7 +92,8 @@ def test_what_is_too_large_is_not_passed_on() -> None:
 class Slow:
     """A caller that sends the first part of a call, and the rest when it is told to."""
 
-    def __init__(self, first: bytes) -> None:
+    def __init__(self, first: bytes, address: str = "192.0.2.1") -> None:
+        self.address = address
         self.parts = [{"type": "http.request", "body": first, "more_body": True}]
         self.rest, self.status = asyncio.Event(), 0
 
@@ -106,10 +108,11 @@ class Slow:
 
     async def calls(self, gateway: Gateway) -> None:
         scope = {"type": "http", "method": "POST", "path": "/v1/fleet/push-object", "headers": []}
+        scope["client"] = (self.address, 1)
         await gateway(scope, self.receive, self.send)
 
 
-def slow_calls(count: int) -> tuple[list[int], list[int]]:
+def slow_calls(count: int, *, places: int = 1) -> tuple[list[int], list[int]]:
     """What so many callers at once hear before they send the rest, and after it."""
 
     async def play() -> tuple[list[int], list[int]]:
@@ -117,7 +120,7 @@ def slow_calls(count: int) -> tuple[list[int], list[int]]:
         gateway.client = httpx.AsyncClient(
             base_url="http://superlink", transport=httpx.MockTransport(Behind())
         )
-        callers = [Slow(b"x" * 10) for _ in range(count)]
+        callers = [Slow(b"x" * 10, f"192.0.2.{number % places}") for number in range(count)]
         tasks = [asyncio.create_task(caller.calls(gateway)) for caller in callers]
         await asyncio.sleep(0.05)
         before = [caller.status for caller in callers]
@@ -133,9 +136,60 @@ def slow_calls(count: int) -> tuple[list[int], list[int]]:
 
 
 def test_callers_without_a_key_cannot_fill_the_memory() -> None:
-    before, after = slow_calls(HELD + 2)
+    before, after = slow_calls(HELD + 2, places=HELD)
     assert before == [0] * HELD + [503] * 2
     assert after == [200] * HELD + [503] * 2 + [200]
+
+
+def test_one_caller_leaves_room_for_others() -> None:
+    before, after = slow_calls(HELD_BY_ONE + 2)
+    assert before == [0] * HELD_BY_ONE + [503] * 2
+    assert after == [200] * HELD_BY_ONE + [503] * 2 + [200]
+
+
+def test_one_caller_cannot_hold_all_lines_open() -> None:
+    """Lines that say nothing count too; whoever has too many of them is hung up on, and has its
+    place back with the first that it closes."""
+
+    async def play() -> tuple[list[bytes], bytes]:
+        gateway = Gateway("https://127.0.0.1:8000", Door())
+        gateway.client = httpx.AsyncClient(
+            base_url="http://superlink", transport=httpx.MockTransport(Behind())
+        )
+        quiet = {"log_level": "critical", "lifespan": "off", "ws": "none"}
+        config = uvicorn.Config(gateway, http=bounded(2), **quiet)  # type: ignore[arg-type]
+        config.load()
+        state = uvicorn.Server(config).server_state
+
+        def made() -> Any:
+            return config.http_protocol_class(config=config, server_state=state, app_state={})
+
+        server = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
+        where = server.sockets[0].getsockname()[:2]
+
+        async def said(reader: Any, writer: Any) -> bytes:
+            try:
+                writer.write(b"GET /health HTTP/1.1\r\nHost: door\r\n\r\n")
+                return (await asyncio.wait_for(reader.readline(), 20))[:12]
+            except ConnectionError:
+                return b""
+
+        lines = [await asyncio.open_connection(*where) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        heard = [await said(*line) for line in reversed(lines)]
+        lines[0][1].close()
+        await asyncio.sleep(0.05)
+        another = await asyncio.open_connection(*where)
+        heard_then = await said(*another)
+        for _, writer in [*lines, another]:
+            writer.close()
+        server.close()
+        await asyncio.sleep(0.05)
+        return heard, heard_then
+
+    heard, then = asyncio.run(play())
+    assert heard == [b"", b"HTTP/1.1 200", b"HTTP/1.1 200"]
+    assert then == b"HTTP/1.1 200"
 
 
 def test_a_call_that_does_not_come_in_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,6 +147,7 @@ def gateway(
         Path | None, typer.Option(help="folder with the signatures of apps")
     ] = None,
     largest: Annotated[int, typer.Option(help="bytes that one call may have")] = 64 << 20,
+    lines: Annotated[int, typer.Option(help="lines that one address may hold open")] = 1500,
 ) -> None:
     """Let nodes, and nobody else, reach a SuperLink that listens on loopback.
 
@@ -160,7 +161,7 @@ def gateway(
     for path in (certificate, key, ca):
         if not path.is_file():
             raise ConfigError(f"there is no file {path}")
-    door = Door(largest=largest, signatures=signatures)
+    door = Door(largest=largest, lines=lines, signatures=signatures)
     serve_gateway(
         Gateway(f"https://{superlink}", door, ca=ca), host, port, certificate=certificate, key=key
     )

@@ -9,7 +9,9 @@ their way to nodes get theirs (see srpfl.flower.signing).
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +39,10 @@ CALLS = frozenset(
 )
 OPEN = frozenset({"register-node", "unregister-node"})  # what nodes without keys need beside them
 LARGEST = 64 << 20  # bytes of one call: Flower cuts arrays into pieces of 20 MiB
-HELD = 16  # so many of the largest calls may be in memory, from all callers together
+HELD = 16  # so many of the largest calls may be in memory, from all callers together ...
+HELD_BY_ONE = 12  # ... and from one place, which may be many nodes behind one address
+LINES = 2000  # open at a time ...
+LINES_OF_ONE = 1500  # ... and from one place
 UPLOAD = 600.0  # seconds for a call to come in
 PASSED = (b"content-type", b"accept")  # headers, beside Flower's own
 
@@ -52,6 +57,7 @@ class Door:
 
     calls: frozenset[str] = CALLS
     largest: int = LARGEST
+    lines: int = LINES_OF_ONE  # that one place may hold open
     signatures: Path | None = None
 
     def lets(self, method: str, path: str) -> bool:
@@ -75,7 +81,7 @@ class Gateway:
 
         verify: Any = ssl.create_default_context(cafile=str(ca)) if ca else True
         self.door = door
-        self._held = 0  # bytes of calls that are on their way
+        self._held = Counter[str]()  # bytes of calls that are on their way, by place
         self.client = httpx.AsyncClient(base_url=superlink, verify=verify, timeout=60.0)
         self._unreachable = httpx.HTTPError
 
@@ -87,38 +93,42 @@ class Gateway:
         if scope["type"] != "http":
             return
         method, path = scope["method"], scope["path"]
+        who = (scope.get("client") or ("?",))[0]
         if not self.door.lets(method, path):
-            who = (scope.get("client") or ("?",))[0]
             say(f"turned away {harmless(method, 10)} {harmless(path, 60)} from {who}", kind="door")
             await _answer(send, 404, b"")
             return
-        body = bytearray()
+        body, place = bytearray(), place_of(who)
         try:
-            if status := await self._take(receive, body):
+            if status := await self._take(receive, body, place):
                 await _answer(send, status, b"")
             else:
                 await self._pass_on(method, path, bytes(body), scope, send)
         finally:
-            self._held -= len(body)
+            _less(self._held, place, len(body))
 
-    async def _take(self, receive: Receive, body: bytearray) -> int:
+    async def _take(self, receive: Receive, body: bytearray, place: str) -> int:
         """Take in the whole body; if that cannot be, the status to answer with. Nobody has shown a
-        key at this point, so what all callers together can take up is bounded."""
+        key at this point, so what all callers together can take up is bounded, and what one can."""
         try:
             async with asyncio.timeout(UPLOAD):
                 while True:
                     part = await receive()
                     more = part.get("body", b"")
                     body += more
-                    self._held += len(more)
+                    self._held[place] += len(more)
                     if len(body) > self.door.largest:
                         return 413
-                    if self._held > HELD * self.door.largest:
+                    if not self._has_room(place):
                         return 503
                     if part["type"] != "http.request" or not part.get("more_body"):
                         return 0
         except TimeoutError:
             return 408
+
+    def _has_room(self, place: str) -> bool:
+        one, all_of_them = self._held[place], self._held.total()
+        return one <= HELD_BY_ONE * self.door.largest and all_of_them <= HELD * self.door.largest
 
     async def _pass_on(self, method: str, path: str, body: bytes, scope: Scope, send: Send) -> None:
         headers = [(k, v) for k, v in scope["headers"] if k.startswith(b"flwr-") or k in PASSED]
@@ -148,13 +158,60 @@ def serve_gateway(
         gateway,
         host=host,
         port=port,
+        http=bounded(gateway.door.lines),
+        ws="none",
         ssl_certfile=certificate,
         ssl_keyfile=key,
         log_level="warning",
-        limit_concurrency=2000,
+        limit_concurrency=LINES,
         timeout_keep_alive=75,
         server_header=False,
     )
+
+
+def bounded(lines: int) -> type[asyncio.Protocol]:
+    """uvicorn's way to talk, with a bound on the lines of one place: else whoever reaches the port
+    could take them all, without a key and without a word."""
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    lines_of = Counter[str]()
+
+    class Bounded(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self.place = place_of((transport.get_extra_info("peername") or ("?",))[0])
+            lines_of[self.place] += 1
+            if lines_of[self.place] > lines:
+                transport.abort()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            _less(lines_of, self.place, 1)
+            super().connection_lost(error)
+
+    return Bounded
+
+
+def place_of(address: str) -> str:
+    """Where a caller is: its address, or the network of 2^64 that IPv6 gives to everyone.
+
+    >>> place_of("192.0.2.7"), place_of("::ffff:192.0.2.7"), place_of("2001:db8::1:7")
+    ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
+    """
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    mapped = found.ipv4_mapped
+    return str(mapped or ipaddress.ip_network((found, 64), strict=False))
+
+
+def _less(counts: Counter[str], place: str, by: int) -> None:
+    """Places that have nothing left are forgotten."""
+    counts[place] -= by
+    if counts[place] <= 0:
+        del counts[place]
 
 
 async def _answer(
