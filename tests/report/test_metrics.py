@@ -181,6 +181,7 @@ def test_tables_name_the_metric(tmp_path: Path) -> None:
     last = run.evaluations[-1]
     untested = dataclasses.replace(last, weights=[10, 0])
     run = dataclasses.replace(run, evaluations=[*run.evaluations[:-1], untested])
+    assert "personalised RMSE" in repr(run)
     export(run, tmp_path)
     with (tmp_path / "evaluations.csv").open() as file:
         rows = list(csv.DictReader(file))

@@ -15,6 +15,8 @@ from rich.markup import escape
 
 from srpfl.options.config import Config
 
+HINTS = get_type_hints(Config)  # once for all options: asking for each made --help slower
+
 
 def with_config(function: Callable[..., None]) -> Callable[..., None]:
     """Add every field of Config as an option; the function gets the given ones as ``given``."""
@@ -37,7 +39,7 @@ def with_config(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _option(field: dataclasses.Field[Any]) -> inspect.Parameter:
-    hint = get_type_hints(Config)[field.name]
+    hint = HINTS[field.name]
     kind: Any = next(kind for kind in (get_args(hint) or (hint,)) if kind is not type(None))
     if get_origin(kind) is dict:  # a table in a file: KEY=VALUE, again and again, on the line
         kind = list[str]

@@ -96,7 +96,7 @@ class Results:
         value = "not evaluated"
         if last is not None:
             shown = self.judged_by.shown(last.value)
-            value = f"{self.headline} {self.metric} {shown} at time {last.time:.1f}"
+            value = f"{self.headline} {self.judged_by.title} {shown} at time {last.time:.1f}"
         return (
             f"<{type(self).__name__} {who} on {data.get('name', 'data')}, "
             f"{data.get('clients', '?')} clients, seed {self.config.get('seed')}: "

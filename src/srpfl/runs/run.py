@@ -67,7 +67,7 @@ class Run(Results):
         picture = io.BytesIO()
         self.plot().savefig(picture, format="png", dpi=80)
         data = base64.b64encode(picture.getvalue()).decode()
-        words = f"{self.headline} {self.metric} of {self.name} against simulated time"
+        words = f"{self.headline} {self.judged_by.title} of {self.name} against simulated time"
         return f'{line}<img alt="{html.escape(words)}" src="data:image/png;base64,{data}">'
 
     def to_pandas(
