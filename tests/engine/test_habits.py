@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from srpfl.algorithms import FedAvg
 from srpfl.core.backbone import copied
+from srpfl.core.initial import initial_model
 from srpfl.engine.loop import LoopEngine
 from srpfl.engine.vectorised import VectorisedEngine
 from srpfl.errors import ConfigError
@@ -126,3 +127,11 @@ def test_a_model_that_was_called_before_can_be_copied() -> None:
     model(torch.zeros(1), torch.zeros(1, 5))
     [kept] = copied(model).get_submodule("").kept
     assert not kept.requires_grad
+
+
+def test_a_hook_on_a_parameter_is_refused() -> None:
+    model = nn.Linear(5, 4)
+    model.weight.register_hook(lambda grad: 0 * grad)
+    for given in (model, lambda: model):
+        with pytest.raises(ConfigError, match=r"'weight' has a hook .* in a rule instead"):
+            initial_model(given, seed=0)

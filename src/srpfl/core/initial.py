@@ -32,12 +32,24 @@ def initial_model(
                     f"the model must be a torch.nn.Module or a function that returns one, not "
                     f"{type(made).__name__}"
                 )
+            _check_hooks(made)
             return made
+        _check_hooks(model)
         model = copied(model)
         if not pretrained:
             for module in model.modules():
                 _reset(module)
     return model
+
+
+def _check_hooks(model: nn.Module) -> None:
+    """A run trains tensors of its own in the place of parameters, and hooks stay with these."""
+    for name, value in model.named_parameters():
+        if value._backward_hooks:
+            raise ConfigError(
+                f"'{name}' has a hook on its gradient, which would not be called: change gradients "
+                "in a rule instead, as srpfl.Clipped does"
+            )
 
 
 def _reset(module: nn.Module) -> bool:

@@ -180,8 +180,8 @@ def _imported(what: str, reference: str) -> Any:
 
 def _no_module(path: str, missing: str, here: str) -> str:
     near = get_close_matches(path, sorted(file.stem for file in Path(here).glob("*.py")), n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    return f"there is no module '{missing}': {hint}(looked in {here} and in what is installed)"
+    hint = f": did you mean '{near[0]}'?" if near else ""
+    return f"there is no module '{missing}'{hint} (looked in {here} and in what is installed)"
 
 
 def _has_signature(make: Any) -> bool:
