@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from srpfl.errors import ConfigError
+from srpfl.errors import ConfigError, DivergedError
 from srpfl.studies import shootout, shootout_table
 from srpfl.studies.shootout import POLICIES, SETTINGS, config_of, study
 
@@ -58,6 +59,26 @@ def test_the_page_says_how_many_seeds_got_there_and_which_code_played(tmp_path: 
     page = shootout_table.build(tmp_path)
     assert "| FedBuff | 1 | 0 of 1 | – |" in page
     assert "Played: Auto at def; all others at abc." in page
+
+
+def test_a_run_that_diverges_is_a_result_and_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [line("everyone", [[2, 20.0, 0.4], [5, 50.0, 0.8]])]
+    (tmp_path / "digits-fixed.jsonl").write_text(json.dumps(runs[0]) + "\n")
+
+    def diverges(**experiment: object) -> None:
+        raise DivergedError("no number")
+
+    monkeypatch.setattr(shootout, "simulate", diverges)
+    chosen: dict[str, Any] = {"seeds": [0], "overrides": {}, "policies": ["fedbuff"]}
+    assert len(list(study(["digits-fixed"], tmp_path, **chosen))) == 3
+    assert list(study(["digits-fixed"], tmp_path, **chosen)) == []
+    shootout_table.write(tmp_path)
+    assert shootout_table.check(tmp_path) == []
+    page = (tmp_path / shootout_table.PAGE).read_text()
+    assert "Diverged: FedBuff with C = 0 and seed 0; FedBuff with C = 10" in page
+    assert "| FedBuff |" not in page
 
 
 def test_some_policies_can_be_played_alone() -> None:

@@ -69,9 +69,10 @@ def shootout(
     ):
         count += 1
         if not as_json:
+            end = "diverged" if "diverged" in line else f"{100 * line['final']:.1f} %"
             print(
                 f"{line['setting']}: {line['policy']}, seed {line['seed']}, C = {line['C']:g}: "
-                f"{100 * line['final']:.1f} %",
+                f"{end}",
                 flush=True,
             )
     table.write(out)

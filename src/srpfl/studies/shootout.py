@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from srpfl.errors import ConfigError, unknown
+from srpfl.errors import ConfigError, DivergedError, unknown
 from srpfl.loop.simulation import simulate
 from srpfl.options.config import Config
 from srpfl.options.experiment import experiment
@@ -218,8 +218,12 @@ def study(
                         return
                     config = config_of(name, policy, seed, cost, overrides, traces)
                     folder = None if runs is None else runs / name / f"{policy}-C{cost:g}-{seed}"
-                    run = simulate(**experiment(config), out=folder)
-                    line = summary(run, policy, seed, cost) | ({"note": note} if note else {})
+                    try:
+                        run = simulate(**experiment(config), out=folder)
+                        line = summary(run, policy, seed, cost)
+                    except DivergedError as error:  # a result too: it is not tried again
+                        line = {"policy": policy, "seed": seed, "C": cost, "diverged": str(error)}
+                    line |= {"note": note} if note else {}
                     out.mkdir(parents=True, exist_ok=True)
                     with (out / f"{name}.jsonl").open("a") as file:
                         file.write(json.dumps(line) + "\n")
