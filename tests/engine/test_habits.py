@@ -15,7 +15,7 @@ from srpfl.engine.loop import LoopEngine
 from srpfl.engine.vectorised import VectorisedEngine
 from srpfl.errors import ConfigError
 from srpfl.loop.simulation import simulate
-from srpfl.task import NextToken
+from srpfl.task import Classification, MultiLabel, NextToken, Task
 
 from . import zoo
 from .cases import Case, distance, play
@@ -104,6 +104,27 @@ def test_what_a_stack_would_get_wrong_is_refused(
         VectorisedEngine(case.model(), case.data())
 
 
+class Contrast(Classification):
+    """Others of the batch stand against each sample."""
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return -(outputs @ outputs.T).log_softmax(1).diagonal()
+
+
+class Reads(Classification):
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        each = nn.functional.cross_entropy(outputs, y, reduction="none")
+        return each if float(outputs.detach().mean()) > 0 else 2 * each
+
+
+@pytest.mark.parametrize(
+    ("task", "why"), [(Contrast(), "Contrast .* other samples"), (Reads(), "looks at values")]
+)
+def test_a_loss_that_would_see_other_clients_is_refused(task: Task, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        VectorisedEngine(zoo.Both(), zoo.pairs([4, 7]), task=task)
+
+
 @pytest.mark.parametrize("part", ["x", "y"])
 def test_a_token_beyond_the_vocabulary_is_found_before_the_first_round(part: str) -> None:
     """On a GPU it would end the process."""
@@ -135,3 +156,12 @@ def test_a_hook_on_a_parameter_is_refused() -> None:
     for given in (model, lambda: model):
         with pytest.raises(ConfigError, match=r"'weight' has a hook .* in a rule instead"):
             initial_model(given, seed=0)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_a_script_is_refused() -> None:
+    script = torch.jit.script(nn.Linear(5, 4))  # type: ignore[no-untyped-call]
+    with pytest.raises(ConfigError, match="the model that the script was made from"):
+        simulate(
+            data=zoo.labels([4, 7]), model=lambda: script, algorithm=FedAvg(), task=MultiLabel()
+        )

@@ -36,6 +36,11 @@ class Probe(NamedTuple):
 
 def check_fit(model: nn.Module, data: Federated, task: Task) -> None:
     """Refuse a model that cannot take the samples, or whose outputs the task cannot judge."""
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        raise ConfigError(
+            "TorchScript runs with its own weights only, so it cannot be trained here: give the "
+            "model that the script was made from"
+        )
     for name, value in model.named_parameters():
         if is_lazy(value) or value.is_meta:
             raise ConfigError(

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from srpfl.core.rules import SGD, Rule
 from srpfl.core.split import Params, state_of, trainable
 from srpfl.core.trees import Tree, gathered, leaves, take
 from srpfl.data.base import Federated, Samples
 from srpfl.engine.batchnorm import present_names, statistics_names
+from srpfl.engine.capturable import READS
 from srpfl.engine.dropout import key_names
 from srpfl.engine.fit import draws_itself, probe, ready, reason
 from srpfl.engine.hugging_face import let_masks_be_stacked
@@ -51,7 +53,7 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
             )
     let_masks_be_stacked()
     net = with_recomputed_blocks(with_stackable_layers(ready(model)))
-    _check_samples_are_apart(net, data)
+    _check_samples_are_apart(net, data, task)
     at = _Entered(net)
     try:
         with one_thread(), uncompiled():
@@ -82,18 +84,21 @@ def _try_step(net: nn.Module, data: Federated, task: Task, common: bool) -> None
     take_step(objective, SGD(), carried, frozen, shared, batch)
 
 
-def _check_samples_are_apart(net: nn.Module, data: Federated) -> None:
+def _check_samples_are_apart(net: nn.Module, data: Federated, task: Task) -> None:
     """Batches of a stack are filled up with samples that do not count, and only our layers know
-    which: what a model makes of a sample may not depend on the others. Nor may it set buffers or
-    weights by itself, which would be those of all clients."""
+    which: what a model or a loss makes of a sample may not depend on the others. Nor may a model
+    set buffers or weights by itself, which would be those of all clients."""
     told: Params = {**dict(net.named_buffers()), **state_of(net)}
     told |= dict.fromkeys(present_names(net), torch.tensor([True, False]))
     told |= dict.fromkeys((*key_names(net), STEP), torch.zeros((), dtype=torch.int64))
-    x = data.transform.prepare(_first_samples(data))
+    x, y = _first_samples(data)
+    x = data.transform.prepare(x)
     versions = {name: value._version for name, value in told.items()}
     net.train()
     with one_thread(), uncompiled(), torch.no_grad():
         (one, noted), (other, _) = (called(net)(told, take(x, pair)) for pair in ([0, 1], [0, 0]))
+        with _NothingRead():  # type: ignore[no-untyped-call]
+            losses = [task.loss(out, y[[0, i]]) for out, i in ((one, 1), (other, 0))]
     own = sorted(noted.keys() - statistics_names(net))
     own += [name for name in told if told[name]._version != versions[name]]
     if own:
@@ -101,19 +106,41 @@ def _check_samples_are_apart(net: nn.Module, data: Federated) -> None:
             f"the vectorised engine cannot train a model that writes to its '{own[0]}' by "
             "itself: use engine='loop' or 'workers'"
         )
-    pairs = zip(leaves(one), leaves(other), strict=True)
-    if not all(torch.allclose(a[0], b[0], rtol=1e-3, atol=1e-5) for a, b in pairs):
+    if not _first_is_same(one, other):
         raise ConfigError(
             "the vectorised engine cannot train a model in which the samples of a batch depend on "
             "each other (other than by PyTorch's BatchNorm): use engine='loop' or 'workers'"
         )
 
+    if not _first_is_same(*losses):
+        raise ConfigError(
+            f"the vectorised engine cannot train with the loss of {type(task).__name__} (it "
+            "depends on the other samples of a batch): use engine='loop' or 'workers'"
+        )
 
-def _first_samples(data: Federated) -> Tree:
+
+def _first_is_same(one: Tree, other: Tree) -> bool:
+    pairs = zip(leaves(one), leaves(other), strict=True)
+    return all(torch.allclose(a[0], b[0], rtol=1e-3, atol=1e-5, equal_nan=True) for a, b in pairs)
+
+
+class _NothingRead(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is on, nobody may look at values: those of a stack are all clients'."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in READS:
+            raise ConfigError(
+                "the vectorised engine cannot train with a loss that looks at values (as .item() "
+                "does): use engine='loop' or 'workers'"
+            )
+        return func(*args, **(kwargs or {}))
+
+
+def _first_samples(data: Federated) -> tuple[Tree, Tensor]:
     """Two samples, of two clients if the first has only one."""
-    some = [take(data.train(c).x, slice(0, 2)) for c in range(min(2, data.clients))]
+    some = [take(tuple(data.train(c)), slice(0, 2)) for c in range(min(2, data.clients))]
     both = gathered(np.concatenate, [*some, some[0]])
-    return tensors(Samples(take(both, slice(0, 2)), np.zeros(2)), torch.device("cpu"))[0]
+    return tensors(Samples(*take(both, slice(0, 2))), torch.device("cpu"))
 
 
 class _Entered:
