@@ -170,8 +170,8 @@ def serve_gateway(
 
 
 def bounded(lines: int) -> type[asyncio.Protocol]:
-    """uvicorn's way to talk, with a bound on the lines of one place: else whoever reaches the port
-    could take them all, without a key and without a word."""
+    """uvicorn's way to talk, with a bound on the lines of one place: else anyone who reaches the
+    port could take them all, without a key and without a word."""
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     lines_of = Counter[str]()

@@ -92,7 +92,7 @@ class FlowerTransport:
 
     def _to_ask(self, call: Call) -> list[int]:
         """The idle clients. After a try of a round that came to nothing, others are asked before
-        those of that try: whoever spoils each round for which it is drawn would end the run."""
+        those of that try: one who spoils each round for which it is drawn would end the run."""
         idle = self.desk.idle
         others = idle - self._tried
         missing = max(0, call.ask - len(others))

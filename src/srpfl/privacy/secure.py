@@ -222,7 +222,7 @@ def _combined(shares: Sequence[bytes], threshold: int) -> bytes:
 
 
 def _is_of(scalar: bytes, point: bytes) -> bool:
-    """Whether a key that was put together from shares is the private one of a public key: whoever
+    """Whether a key that was put together from shares is the private one of a public key: one who
     sealed other shares would spoil the sum, or there is no key with such a number."""
     try:
         found = _private(scalar).public_key()
