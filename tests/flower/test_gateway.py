@@ -15,7 +15,7 @@ from flwr.proto.fab_pb2 import Fab, GetFabResponse
 
 from srpfl.errors import ConfigError
 from srpfl.flower import signing
-from srpfl.flower.gateway import CALLS, HELD, HELD_BY_ONE, Door, Gateway, bounded
+from srpfl.flower.gateway import CALLS, HELD, HELD_BY_ONE, SMALL, Door, Gateway, bounded
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 
@@ -87,6 +87,15 @@ def test_what_is_too_large_is_not_passed_on() -> None:
     answer = asked(Door(largest=10), behind, "POST", "/v1/fleet/push-object", content=b"x" * 11)
     assert answer.status_code == 413
     assert behind.calls == []
+
+
+def test_only_an_upload_may_be_large() -> None:
+    """What announces an answer reaches the server app as a whole, with what is hidden in it."""
+    for call in CALLS:
+        behind = Behind()
+        answer = asked(Door(), behind, "POST", f"/v1/fleet/{call}", content=bytes(SMALL + 1))
+        large = call == "push-object"
+        assert (answer.status_code, len(behind.calls)) == ((200, 1) if large else (413, 0))
 
 
 class Slow:

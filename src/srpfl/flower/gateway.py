@@ -38,7 +38,8 @@ CALLS = frozenset(
     }
 )
 OPEN = frozenset({"register-node", "unregister-node"})  # what nodes without keys need beside them
-LARGEST = 64 << 20  # bytes of one call: Flower cuts arrays into pieces of 20 MiB
+LARGEST = 64 << 20  # bytes of an upload: Flower cuts arrays into pieces of 20 MiB
+SMALL = 4 << 20  # of any other call: what it announces, its server takes into memory as a whole
 HELD = 16  # so many of the largest calls may be in memory, from all callers together ...
 HELD_BY_ONE = 12  # ... and from one place, which may be many nodes behind one address
 LINES = 2000  # open at a time ...
@@ -59,6 +60,10 @@ class Door:
     largest: int = LARGEST
     lines: int = LINES_OF_ONE  # that one place may hold open
     signatures: Path | None = None
+
+    def most(self, path: str) -> int:
+        """Bytes that a call may have."""
+        return self.largest if path == f"{FLEET}push-object" else min(self.largest, SMALL)
 
     def lets(self, method: str, path: str) -> bool:
         """Whether a call may pass.
@@ -100,14 +105,14 @@ class Gateway:
             return
         body, place = bytearray(), place_of(who)
         try:
-            if status := await self._take(receive, body, place):
+            if status := await self._take(receive, body, place, self.door.most(path)):
                 await _answer(send, status, b"")
             else:
                 await self._pass_on(method, path, bytes(body), scope, send)
         finally:
             _less(self._held, place, len(body))
 
-    async def _take(self, receive: Receive, body: bytearray, place: str) -> int:
+    async def _take(self, receive: Receive, body: bytearray, place: str, most: int) -> int:
         """Take in the whole body; if that cannot be, the status to answer with. Nobody has shown a
         key at this point, so what all callers together can take up is bounded, and what one can."""
         try:
@@ -117,7 +122,7 @@ class Gateway:
                     more = part.get("body", b"")
                     body += more
                     self._held[place] += len(more)
-                    if len(body) > self.door.largest:
+                    if len(body) > most:
                         return 413
                     if not self._has_room(place):
                         return 503
