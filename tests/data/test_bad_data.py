@@ -350,8 +350,9 @@ def npz(path: Path, **changed: np.ndarray) -> Path:
         ({"x_train": np.ones((6, 2), complex)}, "x_train in {} must hold real numbers"),
         ({"x_train": np.full((6, 2), 1e300)}, "row 0 of x_train in {} has a value that is not"),
         ({"x_train": np.array([Bomb()] * 6)}, "{} cannot be read as an .npz of plain arrays"),
+        ({"x_train": np.array(1.0)}, "y_train in {} must be one whole number for each row"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_bad_arrays(tmp_path: Path, changed: dict[str, np.ndarray], sentence: str) -> None:
     path = npz(tmp_path / "mine.npz", **changed)
@@ -369,6 +370,7 @@ def test_wrong_keys(tmp_path: Path) -> None:
 def test_no_npz_at_all(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     assert refused(f"numpy:{path}") == f"there is no file {path}: numpy:PATH names an .npz file"
+    assert "cannot read the data set" in refused(f"numpy:{'x' * 300}")
     path.write_bytes(b"PK\x03\x04 and no more")
     assert f"{path} cannot be read as an .npz" in refused(f"numpy:{path}")
 

@@ -66,7 +66,11 @@ def load(
     """
     clients, per_client, seed = _checked(name, clients, per_client, seed, partition, data_dir)
     with enough_memory(f"the data set {name}"):
-        dataset = _read(name, data_dir, augment, options)
+        try:
+            dataset = _read(name, data_dir, augment, options)
+        except OSError as error:  # such as a path that is too long
+            reason = error.strerror or error
+            raise DataError(f"cannot read the data set {shown(name)}: {reason}") from error
         if classes is not None:
             dataset = dataset.only(_classes(classes))
         return _dealt(dataset, clients, partition, per_client, seed)

@@ -79,7 +79,8 @@ def from_numpy(path: Path) -> Dataset:
     for which in ("train", "test"):
         x, y = arrays[f"x_{which}"], arrays[f"y_{which}"]
         where = f"y_{which} in {path}"
-        if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer) or len(x) != len(y) or not len(y):
+        paired = y.ndim == 1 and x.shape[:1] == y.shape
+        if not paired or not np.issubdtype(y.dtype, np.integer) or not len(y):
             raise DataError(f"{where} must be one whole number for each row of x_{which}")
         labels = checked_labels(y, where, f"numpy:{path}", classes)
         classes = classes or int(labels.max()) + 1
