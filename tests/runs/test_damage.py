@@ -252,6 +252,20 @@ def test_a_file_of_another_run_is_noticed_though_it_is_whole(
         assert (folder / file).read_bytes() == (whole[0] / file).read_bytes()
 
 
+@pytest.mark.parametrize("end", [b'"}\r\n', b'" }\n', b'"} \n'])
+def test_a_run_whose_lines_end_otherwise_is_made_longer(end: bytes, whole, tmp_path: Path) -> None:
+    """As editors leave files. The sums of new lines are over that of the last one."""
+    folder, other = (copy_of(whole[0], tmp_path / name) for name in ("run", "other"))
+    for name in ("rounds.jsonl", "evaluations.jsonl"):
+        data = (folder / name).read_bytes()
+        (folder / name).write_bytes(data.replace(b'"}\n', end))
+    for place in (folder, other):
+        play(place, rounds=7, resume=True)
+    assert examine(folder).whole
+    for name in RECORDS:
+        assert (folder / name).read_bytes() == (other / name).read_bytes()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="writes what is not there")
 def test_weights_with_a_terabyte_of_nothing_are_not_read_to_their_end(
     whole: tuple[Path, srpfl.Run], tmp_path: Path

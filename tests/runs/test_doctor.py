@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,20 @@ def test_of_an_older_checkpoint_it_is_said_that_the_run_does_not_need_it(tmp_pat
     assert not any(
         "newer one is whole" in each.wrong for each in examine(tmp_path / "run").findings
     )
+
+
+def test_what_keeps_a_run_from_going_on_is_said(tmp_path: Path) -> None:
+    """Also in files that it does not need: seconds that were real, and a note of a divergence."""
+    for name, wrong in (
+        ("timing.jsonl", "would take"),
+        ("diverged.txt", "is a folder, not a file"),
+    ):
+        folder = tmp_path / name / "run"
+        play(folder)
+        if name == "timing.jsonl":
+            os.truncate(folder / name, 1 << 40)  # it takes no room on the disk
+        else:
+            (folder / name).mkdir()
+        assert not examine(folder).whole
+        with pytest.raises(RunFolderError, match=wrong):
+            play(folder, resume=True)

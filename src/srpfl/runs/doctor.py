@@ -5,6 +5,7 @@ Nothing is thrown away: what is damaged goes into a folder ``damaged`` beside th
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from srpfl.runs.files import (
     EVALUATIONS,
     PARTITION,
     ROUNDS,
+    TIMING,
     drafts,
     folder_at,
+    read_bytes,
     read_lines,
     refuse_links,
     remove_drafts,
@@ -76,6 +79,8 @@ def _look(path: Path) -> Health:
         refuse_links(path)
         config, held = folder.config(), folder.held()
         folder.counts()
+        with contextlib.suppress(FileNotFoundError):
+            read_bytes(path / TIMING)  # as going on with the run does
     except RunFolderError as error:
         return Health(path, [Finding(str(error), None)])
     except OSError as error:

@@ -13,6 +13,8 @@ import os
 import re
 import shutil
 import stat
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -158,7 +160,7 @@ def folder_at(path: Path, *, make: bool = False) -> bool:
 
 def refuse_links(folder: Path) -> None:
     """Refuse a run folder in which something that we would write or remove leads elsewhere."""
-    for name in (CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING, LOCK):
+    for name in (CONFIG, PARTITION, ROUNDS, EVALUATIONS, TIMING, DIVERGED, LOCK):
         refuse_link(folder / name)
     for inner in (CHECKPOINTS, PERSONAL):
         if folder_at(folder / inner):
@@ -229,3 +231,18 @@ def _what(mode: int) -> str:
     if stat.S_ISLNK(mode):
         return "a link"
     return "a folder" if stat.S_ISDIR(mode) else "something else"
+
+
+def lock(file: IO[str], tries: int = 1) -> None:
+    if sys.platform == "win32":  # which has no such lock; there it is left to the user
+        return
+    import fcntl
+
+    for left in reversed(range(tries)):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not left:
+                raise
+            time.sleep(0.05)

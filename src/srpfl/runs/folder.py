@@ -17,6 +17,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -40,6 +41,7 @@ from srpfl.runs.files import (
     ROUNDS,
     TIMING,
     append,
+    lock,
     read_bytes,
     read_end,
     refuse_links,
@@ -71,6 +73,7 @@ FORMAT = 4
 WAITING = 100  # times as long as the disk took, until we wait for it again: a hundredth of a run
 A_WAIT = 0.5  # seconds at most that a checkpoint waits for the clients' parts of earlier ones
 FIRST_WAIT = 1.0  # seconds after the start; shorter runs wait at their end alone
+AS_WRITTEN = re.compile(rb'[0-9a-f]{16}"}\n')  # the end of a line with a sum
 
 
 def on_stderr(text: str) -> None:
@@ -317,7 +320,7 @@ class RunFolder:
         try:
             handle = os.open(self.path / LOCK, os.O_RDONLY | NO_LINK | NO_WAIT)
             with open(handle) as file:
-                _lock(file)
+                lock(file)
         except BlockingIOError:
             return True
         except OSError:
@@ -331,7 +334,7 @@ class RunFolder:
             # Not emptied: it may be anybody's file of that name.
             handle = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o666)
             self._lock = ours_alone(open(handle, "r+"))  # noqa: SIM115
-            _lock(self._lock, tries=5)  # who looks whether it is in use has it for a moment
+            lock(self._lock, tries=5)  # who looks whether it is in use has it for a moment
         except BlockingIOError:
             if self._lock is not None:
                 self._lock.close()
@@ -345,6 +348,8 @@ class RunFolder:
     def _cut(self, name: str, records: Sequence[Any], *, whole: bool) -> None:
         """Let a file hold these records and no others; one that does already is left alone."""
         path = self.path / name
+        if records and self.sealed:  # another end of lines, as of an editor, is no place to go on
+            whole = whole and AS_WRITTEN.fullmatch(read_end(path, 19)) is not None
         if not whole and (records or path.exists()):
             self._write(name, lines_of(records, sealed=self.sealed))
         self._last[name] = read_end(path, 19).decode()[:16] if records else ""
@@ -382,18 +387,3 @@ def _ours(name: str) -> bool:
 
 def round_off(seconds: float) -> float:
     return round(seconds, 3)
-
-
-def _lock(file: IO[str], tries: int = 1) -> None:
-    if sys.platform == "win32":  # which has no such lock; there it is left to the user
-        return
-    import fcntl
-
-    for left in reversed(range(tries)):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if not left:
-                raise
-            time.sleep(0.05)
