@@ -165,3 +165,27 @@ def test_a_script_is_refused() -> None:
         simulate(
             data=zoo.labels([4, 7]), model=lambda: script, algorithm=FedAvg(), task=MultiLabel()
         )
+
+
+class Spectral(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.out(torch.fft.rfft(x).abs())
+        return logits
+
+
+@pytest.mark.parametrize("engine", ["loop", "vectorised"])
+def test_what_has_no_bfloat16_is_one_sentence(engine: str) -> None:
+    with pytest.raises(ConfigError, match=r"has no bfloat16 \(.*BFloat16\): use precision='tf32'"):
+        simulate(
+            data=zoo.labels([4, 7]),
+            model=Spectral,
+            algorithm=FedAvg(),
+            task=MultiLabel(),
+            engine=engine,
+            device="cpu",
+            precision="bfloat16",
+        )

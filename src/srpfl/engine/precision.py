@@ -17,7 +17,7 @@ from srpfl.engine.batchnorm import noting, statistics_names, taken
 from srpfl.engine.dropout import KeyedDropout
 from srpfl.engine.functions import Functions
 from srpfl.engine.recomputed import Recomputed
-from srpfl.errors import unknown
+from srpfl.errors import ConfigError, unknown
 
 STEP = "key of the step"  # under which a pass is given the key of its random choices
 # Parameters and inputs to outputs and, where layers keep statistics, their new values.
@@ -84,12 +84,19 @@ class Precision:
 
     @contextmanager
     def switched(self) -> Iterator[None]:
-        """TF32 as asked. PyTorch's switches are global, and on by default for convolutions."""
+        """TF32 as asked. PyTorch's switches are global, and on by default for convolutions. Of
+        an operation without bfloat16 PyTorch's error says so by name."""
         matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
         before = matmul.allow_tf32, cudnn.allow_tf32
         matmul.allow_tf32, cudnn.allow_tf32 = self.tf32, self.tf32
         try:
             yield
+        except RuntimeError as error:
+            if self.computed != torch.bfloat16 or "bfloat16" not in str(error).lower():
+                raise
+            why = str(error).splitlines()[0]
+            told = f"an operation of the model has no bfloat16 ({why})"
+            raise ConfigError(f"{told}: use precision='tf32' or 'float32'") from error
         finally:
             matmul.allow_tf32, cudnn.allow_tf32 = before
 
