@@ -21,6 +21,13 @@ def test_nothing_reads_like_an_old_book(files: list[Path]) -> None:
     assert {name: words for name, words in found.items() if words} == {}
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/glossary.md"])
+def test_kinds_of_accuracy_are_defined_or_their_definitions_named(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert re.search(r"\*personalised\*", text, re.IGNORECASE)
+    assert "glossary.md" in text or all(f"**{kind}**" in text for kind in ("local", "global"))
+
+
 def test_lines_of_text_fit_100_columns() -> None:
     """Tables, pictures and code may be wider."""
     wide = []

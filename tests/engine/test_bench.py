@@ -22,6 +22,13 @@ def test_the_plain_loop_does_the_same_work() -> None:
     assert found.losses[0] == pytest.approx(found.losses[1], rel=0.1)
 
 
+def test_the_command_lists_what_can_be_measured(tmp_path: Path) -> None:
+    told = [sys.executable, "-m", "srpfl", "bench", "--list"]
+    done = subprocess.run(told, cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert set(SETTINGS) <= {line.split()[0] for line in lines if line.strip()}
+
+
 def test_unequal_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     train = PlainEngine.train
     monkeypatch.setattr(

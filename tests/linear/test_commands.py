@@ -68,7 +68,7 @@ def test_several_seeds_print_means() -> None:
 
 
 @pytest.mark.parametrize("clock", ["iid", "fixed"])
-def test_linear_says_that_the_schedule_loses_where_communication_is_dear(
+def test_linear_says_that_the_schedule_loses_where_communication_is_expensive(
     clock: str, tmp_path: Path
 ) -> None:
     out = printed(f"linear --rounds 160 --clock {clock} --plot {tmp_path}/distance.png")

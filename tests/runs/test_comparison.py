@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 
 import made_up
 
+from srpfl.cli.compare import show
 from srpfl.cli.words import fitted
 from srpfl.errors import ConfigError
 from srpfl.runs.clients import fairness
@@ -171,3 +172,21 @@ def test_who_is_left_behind() -> None:
     assert compare([dataclasses.replace(run, evaluations=[last])]).rows[0].worst_tenth == 0.0
     assert found.heard == pytest.approx(sum(values[c] for c in heard) / 2)
     assert found.unheard == pytest.approx((4.5 - sum(values[c] for c in heard)) / 8)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_tables_over_seeds_fit_a_narrow_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    names = ("fedrep", "srpfl", "lg-fedavg")
+    runs = [made_up.run(name, seed=seed, clients=50) for name in names for seed in range(5)]
+    show(compare(runs), Path("accuracy.png"), folders=["runs/demo"])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert not any("…" in line for line in lines)
+    cells = [[cell.strip() for cell in line.split("│")] for line in lines if "│" in line]
+    numbers = [cell for row in cells for cell in row[2:-1]]
+    assert len(numbers) > 15
+    # What takes two lines leaves empty cells; at 60 columns a ± may.
+    assert all(numbers) or width == 60

@@ -264,6 +264,9 @@ class Scheduled:
     >>> rule = Scheduled(rule=SGD(lr=0.1), decay=0.5, every=10, warmup=3)
     >>> [round(float(rule.factor(torch.tensor(float(played)))), 2) for played in (0, 1, 2, 9, 10)]
     [0.33, 0.67, 1.0, 1.0, 0.5]
+    >>> falling = Scheduled(rule=SGD(lr=0.1), cosine=8, floor=0.2)
+    >>> [round(float(falling.factor(torch.tensor(float(played)))), 2) for played in (0, 4, 8, 9)]
+    [1.0, 0.6, 0.2, 0.2]
     """
 
     rule: Rule = SGD()
