@@ -101,6 +101,15 @@ def test_a_run_killed_after_its_last_round_is_not_taken_for_done(lost: str, tmp_
     assert examine(folder).whole
 
 
+def test_a_run_killed_at_its_very_beginning_is_played_once_and_done(tmp_path: Path) -> None:
+    [run] = planned(tmp_path, grid={"seed": [0]}, common=COMMON)
+    run.folder.mkdir()
+    for name in (".partition.json.4321", ".config.json.4321"):
+        (run.folder / name).write_text("{")
+    assert srpfl.sweep(grid={"seed": [0]}, common=COMMON, out=tmp_path, on="turn").complete
+    assert examine(run.folder).whole
+
+
 def test_after_the_deadline_no_run_is_begun(tmp_path: Path) -> None:
     plan = planned(tmp_path, grid=GRID, common=COMMON)
     for on in ("turn", "processes"):

@@ -122,6 +122,7 @@ class RunFolder:
         except (ValueError, RecursionError) as error:  # a zero byte, or a thousand folders
             raise RunFolderError(f"cannot write to {str(self.path)!r}: {error}") from error
         self.claim()
+        self._tidy()  # after a start that was killed
         if counts is not None:
             self._write(PARTITION, counts_text(counts))
         # Last, because a folder with a config holds a run.
@@ -288,9 +289,9 @@ class RunFolder:
         try:
             self._checkpoints.forget_after(reached)
             (self.path / DIVERGED).unlink(missing_ok=True)
-            remove_drafts(self.path)
         except OSError as error:
             raise RunFolderError(f"cannot write to {self.path}: {error.strerror}") from error
+        self._tidy()
         rounds, evaluations = there.upto(reached)
         self._cut(ROUNDS, rounds, whole=not there.damage and len(rounds) == len(there.rounds))
         self._cut(
@@ -342,6 +343,13 @@ class RunFolder:
             raise RunFolderError(
                 f"another process is playing the run in {self.path}: wait for it, or stop it"
             ) from None
+        except OSError as error:
+            raise RunFolderError(f"cannot write to {self.path}: {error.strerror}") from error
+
+    def _tidy(self) -> None:
+        """Remove what a crash left half written."""
+        try:
+            remove_drafts(self.path)
         except OSError as error:
             raise RunFolderError(f"cannot write to {self.path}: {error.strerror}") from error
 
