@@ -37,6 +37,7 @@ from srpfl.sweeps.plan import Planned, planned
 from srpfl.sweeps.playing import play
 
 REPEATS = 5
+NAMES = {1: "one_actor", 2: "two_actors"}
 PATIENCE = 30  # seconds for all actors to start
 PARTS = {"actors": 0.6, "sweep": 1.0}  # at most so much of the time that is left
 
@@ -51,7 +52,8 @@ def actors(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if importlib.util.find_spec("ray") is None:
         yield {"actors_error": "Ray is not installed"}
         return
-    for count, name in ((1, "one_actor"), (2, "two_actors")):
+    for count in asked.actors:
+        name = NAMES[count]
         idle = memory(asked)
         start = time.perf_counter()
         times, found, full, started = rounds_of(asked, count)
@@ -75,6 +77,9 @@ def rounds_of(asked: argparse.Namespace, count: int | None) -> tuple[list[float]
     while count and len(engine._actors) < count and time.monotonic() < until:
         engine._fill()
         time.sleep(0.1)
+    if count:
+        gpus = engine.ray.cluster_resources().get("GPU", 0)
+        print(f"{len(engine._actors)} actors started; Ray sees {gpus:g} GPUs", file=sys.stderr)
     times: list[float] = []
     answers: Sequence[Local] = []
     for number in range(REPEATS + 2):
@@ -195,7 +200,8 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=155, help="for everything")
+    parser.add_argument("--actors", type=int, nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--seconds", type=float, default=240, help="for everything")
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path)
