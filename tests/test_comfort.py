@@ -94,6 +94,11 @@ def test_an_accuracy_that_was_not_measured_says_so() -> None:
     assert run.curve("local")
 
 
+def test_a_target_that_is_never_measured_is_refused() -> None:
+    with pytest.raises(srpfl.SrpflError, match="stop_at looks at the personalised accuracy"):
+        tiny.simulate(rounds=1, evaluations=["local"], stop_at=0.5)
+
+
 def trained() -> nn.Module:
     model = tiny.model()
     with torch.no_grad():
