@@ -124,6 +124,13 @@ def test_compare_keeps_runs_of_one_method_apart_that_differ_in_more_than_the_see
     assert "n/a" in srpfl("compare", "one", "three", cwd=tmp_path).stdout
 
 
+def test_a_schedule_of_the_learning_rate_is_an_option(tmp_path: Path) -> None:
+    given = ("--lr", "0.1", "--lr-cosine", "50", "--lr-warmup", "3")
+    srpfl("run", "--method", "fedavg", *SMALL, *given, "--out", "run", cwd=tmp_path)
+    rule = json.loads((tmp_path / "run" / "config.json").read_text())["algorithm"]["rule"]
+    assert (rule["cosine"], rule["warmup"], rule["rule"]["lr"]) == (50, 3, 0.1)
+
+
 def test_a_run_without_a_folder_gets_one(tmp_path: Path) -> None:
     for expected in ("srpfl-digits-seed0", "srpfl-digits-seed0-2"):
         done = srpfl("run", *SMALL, cwd=tmp_path)

@@ -31,6 +31,15 @@ def test_a_contributor_finds_the_files_to_change() -> None:
         assert (ROOT / "src" / "srpfl" / room).is_dir()
 
 
+def test_what_visitors_of_a_repository_look_for_is_there() -> None:
+    texts = ["SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "CITATION.cff", "LICENSE"]
+    forms = ["pull_request_template.md", "ISSUE_TEMPLATE/bug.md", "ISSUE_TEMPLATE/idea.md"]
+    names = [*texts, *(f".github/{form}" for form in forms), ".pre-commit-config.yaml"]
+    assert [name for name in names if not (ROOT / name).read_text().strip()] == []
+    for promise in ("deprecated first", "`format` number", "twine check --strict"):
+        assert promise in CONTRIBUTING
+
+
 def test_the_workflow_runs_the_same_on_every_system_and_python() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     job = workflow["jobs"]["test"]
