@@ -207,6 +207,17 @@ def test_what_is_said_of_adapters_on_a_gpu_is_what_was_measured() -> None:
                 assert f"{less:.0f} % of the memory, for {longer:.0f} % more time" in where
 
 
+@pytest.mark.parametrize("name", ["example", "gpu"])
+def test_what_is_said_of_the_example_is_on_record(name: str) -> None:
+    folder = ROOT / "results" / "pretrained"
+    if not (folder / f"{name}.json").exists():
+        pytest.skip(f"{name}.json is not recorded")
+    done = subprocess.run(
+        [sys.executable, str(folder / "table.py"), name], capture_output=True, text=True, check=True
+    )
+    assert done.stdout in (folder / "README.md").read_text()
+
+
 @pytest.mark.slow
 def test_the_table_of_tasks_is_that_of_its_records() -> None:
     folder = ROOT / "results" / "tasks"
