@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from dataclasses import asdict, replace
@@ -142,6 +143,26 @@ def test_a_server_that_was_quick_has_the_last_word(
     monkeypatch.setattr("srpfl.cli.deploy_operate._flwr", quick)
     assert call("resume", str(played))[0] == 0
     assert read_status(played).state == "over"
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_a_run_that_was_stopped_is_stopped_whatever_its_server_still_said(
+    played: Path, monkeypatch: pytest.MonkeyPatch, says_so: bool
+) -> None:
+    """On a busy machine Flower ends the server before it has had its last word."""
+    put(played, state="running", at=time.time(), done=2)
+
+    def stop(*words: str) -> None:
+        assert words == ("stop", "77")
+        if says_so:
+            put(played, state="stopped", done=3)
+
+    monkeypatch.setattr("srpfl.cli.deploy_operate._flwr", stop)
+    monkeypatch.setattr("srpfl.flower.status.LAST", 0.3)
+    assert call("stop", str(played))[0] == 0
+    found = read_status(played)
+    assert (found.state, found.done) == ("stopped", 3 if says_so else 2)
+    assert "srpfl deploy resume" in call("health", str(played))[1]
 
 
 def test_prometheus_reads_the_numbers(played: Path) -> None:

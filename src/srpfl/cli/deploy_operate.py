@@ -85,12 +85,13 @@ def stop(run: Folder, superlink: Connection = "") -> None:
 
       srpfl deploy stop runs/flower --superlink ours
     """
-    from srpfl.flower.status import read_status
+    from srpfl.flower.status import read_status, stopped
 
     found = read_status(run)
     if not found.flower_run:
         raise ConfigError(f"{run} does not say which run of Flower's it is: flwr list shows them")
     _flwr("stop", found.flower_run, *_named(superlink))
+    stopped(run)
     print(f"stopped after {found.done} of {found.rounds} rounds; srpfl deploy resume goes on")
 
 

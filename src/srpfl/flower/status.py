@@ -14,6 +14,7 @@ from srpfl.errors import RunFolderError
 
 FILE = "status.json"
 SILENT = 60.0  # seconds without one after which a server counts as dead
+LAST = 20.0  # seconds for a server that was stopped to say so itself
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,19 @@ def begun_again(folder: Path, before: Status) -> None:
     if read_status(folder) == before:
         at_work = replace(before, state="running", why="", at=time.time())
         write_text(folder / FILE, json.dumps(asdict(at_work)) + "\n")
+
+
+def stopped(folder: Path) -> None:
+    """A server that Flower has stopped says so itself; where it was ended before it could, it is
+    said in its place, or the run would count as at work."""
+    from srpfl.runs.files import write_text
+
+    limit = time.monotonic() + LAST
+    while (said := read_status(folder)).state == "running":
+        if time.monotonic() > limit:
+            write_text(folder / FILE, json.dumps(asdict(replace(said, state="stopped"))) + "\n")
+            return
+        time.sleep(0.2)
 
 
 def trouble(status: Status) -> str | None:
