@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
+import srpfl
 from flower.processes import LIMIT, Trial, kill
 from srpfl.flower.guard import MARK
 from srpfl.flower.local import LocalFlower, until
@@ -100,6 +103,46 @@ def test_nodes_come_and_go_while_late_answers_are_kept(flower: LocalFlower, tmp_
     asked = sum(record.asked for record in records)
     ended = sum(len(r.participants) + len(r.late) + len(r.lost) for r in records)
     assert 0 <= asked - ended <= 3  # those at work
+
+
+BACKBONE = """
+import os
+from safetensors.torch import load_file
+from srpfl.models import MLP, lora
+
+
+def adapted():
+    net = MLP(64, (16, 8), classes=10)
+    net.load_state_dict(load_file(os.environ.get("BACKBONE", {servers!r})))
+    return lora(net, rank=2)
+"""
+
+
+def test_a_backbone_is_loaded_from_each_nodes_own_disk_and_another_one_refused(
+    flower: LocalFlower, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seed in {"server": 0, "0": 0, "1": 0, "2": 1}.items():
+        torch.manual_seed(seed)
+        net = srpfl.models.MLP(64, (16, 8), classes=10)
+        save_file(net.state_dict(), tmp_path / f"{name}.safetensors")
+    app = tmp_path / "app"
+    app.mkdir()
+    monkeypatch.syspath_prepend(str(app))
+    (app / "own_backbone.py").write_text(
+        BACKBONE.format(servers=str(tmp_path / "server.safetensors"))
+    )
+    options = {**DIGITS, "method": "fedrep", "participation": "first", "first": 2}
+    more = {"model": "own_backbone:adapted", "rounds": 1, "evaluate_every": 0}
+    # As long as that the round waits for the third client.
+    trial = Trial(flower, tmp_path, {**options, **more}, {**PATIENCE, "clients": 40.0})
+    for client in (2, 0, 1):
+        monkeypatch.setenv("BACKBONE", str(tmp_path / f"{client}.safetensors"))
+        trial.join(client)
+    trial.wait_for_end(trial.submit())
+    assert [sorted(record.participants) for record in trial.rounds()] == [[0, 1]]
+    [refused, *_] = trial.events("refused")
+    assert "its frozen weights are not the server's" in str(refused)
+    assert all(".lora_" in name for name in trial.state().shared)
 
 
 def test_masked_answers_add_up_without_the_slow(flower: LocalFlower, tmp_path: Path) -> None:
