@@ -101,6 +101,8 @@ def test_compare_runs_methods_once_and_draws_them(tmp_path: Path) -> None:
     assert len(list((tmp_path / "both").glob("*.png"))) == 2
     unknown = srpfl(*one, "--baseline", "fedprox", cwd=tmp_path, fails=True)
     assert "unknown baseline 'fedprox'" in unknown.stderr
+    nowhere = srpfl("compare", "both/nothing", cwd=tmp_path, fails=True)
+    assert nowhere.stderr.startswith("srpfl: both/nothing holds no run")
 
 
 def test_compare_keeps_runs_of_one_method_apart_that_differ_in_more_than_the_seed(

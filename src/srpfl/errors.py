@@ -64,9 +64,9 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     """
     known = sorted(known)
     near = get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'? " if near else ""
+    hint = f": did you mean '{near[0]}'?" if near else ""
     told = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
-    return ConfigError(f"unknown {kind} '{told}': {hint}(known: {', '.join(known)})")
+    return ConfigError(f"unknown {kind} '{told}'{hint} (known: {', '.join(known)})")
 
 
 def whole(name: str, value: Any) -> int:

@@ -98,6 +98,8 @@ def compare(
             runs += [Run.load(folder) for folder in inside]
             folders += [name] if inside else []  # runs/* also names folders of pictures
             continue
+        if name not in METHODS and Path(name).name != name:
+            find_runs([name])  # meant as a folder: it says that there is no run
         values = {**given, "method": name}
         chosen = Config.of(values) if config is None else Config.from_file(config, values)
         runs += trained(chosen, seeds, out, quiet=quiet)
