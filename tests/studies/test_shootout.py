@@ -13,6 +13,9 @@ from srpfl.studies import shootout, shootout_table
 from srpfl.studies.shootout import POLICIES, SETTINGS, config_of, study
 
 
+ROOT = Path(__file__).parents[2]
+
+
 def test_everyone_gets_about_as_much_local_work() -> None:
     for policy in ("everyone", "first-50", "fedbuff", "fedasync"):
         config = config_of("digits-fixed", policy, 0, 0.0, {}, None)
@@ -113,3 +116,12 @@ def test_a_study_goes_on_where_it_was_and_the_check_finds_what_is_missing(
     assert "FedBuff with C = 0 and seeds 0" in shootout_table.build(tmp_path)
     assert "more answers than asks" in wrong
     assert "does not follow" in wrong
+
+
+def test_no_bar_of_the_picture_ends_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(shootout_table, "save", lambda figure, path: drawn.append(figure))
+    shootout_table.draw(ROOT / "results" / "shootout")
+    ends = [(bar.get_x() + bar.get_width(), axes) for axes in drawn[0].axes for bar in axes.patches]
+    assert max(end for end, _ in ends) > 40
+    assert all(end < axes.get_xlim()[1] for end, axes in ends)
