@@ -12,7 +12,6 @@ from srpfl.errors import ConfigError, DivergedError
 from srpfl.studies import shootout, shootout_table
 from srpfl.studies.shootout import POLICIES, SETTINGS, config_of, study
 
-
 ROOT = Path(__file__).parents[2]
 
 
