@@ -218,6 +218,15 @@ def test_what_is_said_of_the_example_is_on_record(name: str) -> None:
     assert done.stdout in (folder / "README.md").read_text()
 
 
+def test_the_round_beside_its_older_version_is_that_of_the_measurement() -> None:
+    folder = ROOT / "results" / "benchmarks"
+    text = (folder / "README.md").read_text()
+    for found in json.loads((folder / "rounds.json").read_text()).values():
+        assert f"{found['new / old']:.3f} times" in text
+        assert f"({found['new']:.3f} s" in text
+        assert all(len(times) == 8 for times in found["all"].values())
+
+
 @pytest.mark.slow
 def test_the_table_of_tasks_is_that_of_its_records() -> None:
     folder = ROOT / "results" / "tasks"
