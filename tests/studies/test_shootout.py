@@ -55,12 +55,14 @@ def test_the_page_says_how_many_seeds_got_there_and_which_code_played(tmp_path: 
         {**line("everyone", [[2, 20.0, 0.4], [5, 50.0, 0.8]]), "note": "abc"},
         {**line("fedbuff", [[2, 2.0, 0.3]]), "note": "abc"},
         {**line("auto", [[2, 2.0, 0.4]]), "note": "def"},
+        {**line("auto", [[2, 2.0, 0.4]], cost=10.0), "note": "ghi"},
     ]
     text = "".join(json.dumps(each) + "\n" for each in runs)
     (tmp_path / "digits-fixed.jsonl").write_text(text)
     page = shootout_table.build(tmp_path)
     assert "| FedBuff | 1 | 0 of 1 | – |" in page
-    assert "Played: Auto at def; all others at abc." in page
+    assert "Played: Auto at def; all others at abc." in page  # of C = 0 ...
+    assert "Played: Auto at ghi; all others at abc." in page  # ... and of C = 10
 
 
 def test_a_run_that_diverges_is_a_result_and_does_not_stop_the_others(

@@ -54,18 +54,12 @@ class Row:
 
 def rows(name: str, found: Sequence[Line], cost: float) -> list[Row]:
     """The table of a setting for one C; every seed has a target of its own."""
-    found = [line for line in found if "diverged" not in line]
+    found = [line for line in _at(found, cost) if "diverged" not in line]
     everyone = {line["seed"]: line for line in found if line["policy"] == "everyone"}
     targets = {seed: _target(line) for seed, line in everyone.items()}
     table = []
     for policy in SETTINGS[name].played:
-        mine = [
-            line
-            for line in found
-            if line["policy"] == policy
-            and line["seed"] in targets
-            and (line["C"] == cost or not POLICIES[policy].sees_cost)
-        ]
+        mine = [line for line in found if line["policy"] == policy and line["seed"] in targets]
         if not mine:
             continue
         times = [_time_to(line, targets[line["seed"]], cost) for line in mine]
@@ -88,6 +82,11 @@ def rows(name: str, found: Sequence[Line], cost: float) -> list[Row]:
             )
         )
     return table
+
+
+def _at(found: Sequence[Line], cost: float) -> list[Line]:
+    """The runs that count for this C: of a policy that does not look at it, all."""
+    return [line for line in found if line["C"] == cost or not POLICIES[line["policy"]].sees_cost]
 
 
 def _target(line: Line) -> float:
@@ -127,7 +126,7 @@ def build(out: Path) -> str:
             )
             text.append("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
             text += [_told(row) for row in rows(name, found, cost)]
-            text += ["", _played_by(found)]
+            text += ["", _played_by(_at(found, cost))]
         ended = [line for line in found if "diverged" in line]
         text += [f"Diverged: {'; '.join(map(_which, ended))}.\n"] if ended else []
         absent = missing(name, found)
