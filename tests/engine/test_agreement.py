@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 from torch import Tensor
@@ -22,6 +23,15 @@ from .cases import AWKWARD, CASES, Outcome, distance, play
 
 # Rounding alone: every difference of order, data or state is many orders larger.
 DOUBLE, SINGLE = 1e-9, 1e-4
+
+
+# What takes three seconds and more waits for `make test-all`.
+LONG = {"hf-maml-batchnorm", "fedrep-recomputed", "ditto-batchnorm", "fedrep-attention"}
+LONG |= {"fedavg-batchnorm-adam", "fedavg-lstm", "fedrep-gru"}
+
+
+def marked(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in names]
 
 
 def stacked(name: str, precision: str, together: int | None, device: str = "cpu") -> Engine:
@@ -51,7 +61,7 @@ def check(name: str, engine: Engine, precision: str = "float64") -> None:
             assert mine == pytest.approx(yours, rel=DOUBLE, abs=DOUBLE)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", marked(CASES))
 def test_one_stack_agrees_with_the_loop(name: str) -> None:
     check(name, stacked(name, "float64", together=100))
 
@@ -77,7 +87,7 @@ def test_workers_agree_with_the_loop(name: str) -> None:
         check(name, engine)
 
 
-@pytest.mark.parametrize("name", [*SPREAD, "fedrep-dropout-augment", "fedrep-batchnorm"])
+@pytest.mark.parametrize("name", marked([*SPREAD, "fedrep-dropout-augment", "fedrep-batchnorm"]))
 def test_workers_agree_with_the_loop_in_single_precision(name: str) -> None:
     with WorkersEngine(
         lambda: stacked(name, "float32", together=None), CASES[name].data(), workers=2

@@ -13,7 +13,8 @@ import pytest
 TESTS = Path(__file__).with_name("pretended.py")
 
 
-@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["not slow", "slow"])
 def test_a_pretended_gpu(which: str) -> None:
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", which, str(TESTS)]
     done = subprocess.run(

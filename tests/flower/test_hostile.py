@@ -17,6 +17,7 @@ from flower.federation import BASE, DATA, Federation, during
 from flower.hostile import Hostile
 
 
+@pytest.mark.slow
 def test_a_thousand_random_records_change_nothing(tmp_path: Path) -> None:
     algorithm = srpfl.FedRep(head_epochs=1, tuning_epochs=1)
     choices = {"rounds": 20, "evaluate_every": 1, "algorithm": algorithm}

@@ -126,7 +126,6 @@ def test_an_absurd_step_is_refused_and_not_averaged() -> None:
         linear.run(SMALL, participation=Everyone(), clock=IIDExponential(), eta=1e308, rounds=5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -146,6 +145,7 @@ def test_a_bad_run_is_refused_in_one_sentence(change: dict[str, float], named: s
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.slow
 def test_ten_seeds_show_equal_floors_a_gain_without_communication_and_a_loss_with_much() -> None:
     # 160 rounds say what 400 do: n = N after 100, and ten rounds later noise holds the distance.
     pairs = [
