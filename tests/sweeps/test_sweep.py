@@ -152,11 +152,20 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         ({"grid": GRID, "on": "moon"}, "moon"),
         ({"grid": GRID, "workers": 0}, "at least 1"),
         ({"grid": {"seed": range(400), "rounds": range(1, 400)}}, "more than a sweep can have"),
+        ({"grid": {"seed": [0]}, "runs": [{"seed": 5}]}, "both the grid and a run .* 'seed'"),
     ],
 )
 def test_mistakes_are_sentences(choices: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=told):
         srpfl.sweep(**choices, out=tmp_path)
+
+
+@pytest.mark.parametrize("part", ["common = 3", "grid = 3", "runs = 'all'", "out = 3", "[out]"])
+def test_a_part_of_a_study_that_is_something_else_is_a_sentence(part: str, tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(part)
+    with pytest.raises(ConfigError, match=r"study\.toml must be a"):
+        srpfl.sweep(study, out=tmp_path / "runs")
 
 
 def test_a_folder_with_another_run_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,12 @@ from srpfl.runs.folder import CONFIG, DIVERGED, RunFolder
 from srpfl.runs.names import file_name
 from srpfl.runs.results import Results
 
-PARTS = ("common", "grid", "runs", "out")
+PARTS: dict[str, tuple[type, str]] = {
+    "common": (dict, "a table of options"),
+    "grid": (dict, "a table of lists"),
+    "runs": (list, "a list of tables"),
+    "out": (str, "a folder's name"),
+}
 MOST = 100_000  # runs of one sweep
 
 Options = Mapping[str, Any]
@@ -99,6 +104,9 @@ def read_study(path: Path) -> dict[str, Any]:
     for name in told:
         if name not in PARTS:
             raise unknown(f"part of {path}", name, PARTS)
+    for name, (kind, what) in PARTS.items():
+        if name in told and not isinstance(told[name], kind):
+            raise ConfigError(f"'{name}' in {path} must be {what}, not {shown(told[name])}")
     return told
 
 
@@ -115,6 +123,8 @@ def _combinations(grid: Any, runs: Any) -> Iterator[dict[str, Any]]:
     if not grid and not runs:
         return
     for run in runs or [{}]:
+        if twice := sorted(run.keys() & grid.keys()):
+            raise ConfigError(f"both the grid and a run of the sweep say '{twice[0]}': drop one")
         for values in itertools.product(*grid.values()):
             yield {**run, **dict(zip(grid, values, strict=True))}
 
