@@ -16,7 +16,7 @@ from srpfl.algorithms.fedavg import FedAvg
 from srpfl.core.pieces import Travels
 from srpfl.core.plan import Plan
 from srpfl.core.rules import ABOUT, SGD, Gradient, Rule, RuleState
-from srpfl.core.slots import Slots
+from srpfl.core.slots import Given, Reply, Slots, Trained
 from srpfl.core.split import Params, Split
 from srpfl.errors import ConfigError
 
@@ -64,6 +64,14 @@ class HeteroFL(FedAvg):
     def sends(self, server: Slots) -> Slots:
         return server
 
+    def finish(self, given: Given, trained: Trained) -> Reply:
+        """What the client does not have is as it was sent: nothing changed there."""
+        width, y = width_of(given.about["client"], self.each), dict(trained.shared)
+        for name in given.server["rows"]:
+            inside = kept(y[name], width, name, given.server) > 0
+            y[name] = torch.where(inside, y[name], given.shared[name])
+        return Reply(y, trained.personal, trained.own)
+
     def update(
         self, sent: Params, server: Slots, answers: Sequence[Answered], population: int
     ) -> tuple[Params, Slots]:
@@ -92,6 +100,12 @@ class HeteroFL(FedAvg):
         return Travels(inside, inside)
 
 
+def width_of(client: Tensor, each: tuple[float, ...]) -> Tensor:
+    """The client's width; its number is a tensor, of one client or mapped over many."""
+    place = torch.arange(len(each), device=client.device) == client % len(each)
+    return (torch.tensor(each, device=client.device) * place).sum()
+
+
 def kept(like: Tensor, width: Tensor, name: str, given: Slots) -> Tensor:
     """One for what a client of that width has of a parameter, and zero for the rest."""
     inside = torch.ones_like(like)
@@ -111,9 +125,7 @@ class Narrow:
     each: tuple[float, ...]
 
     def start(self, params: Params, given: Slots) -> RuleState:
-        client, count = given[ABOUT]["client"], len(self.each)
-        place = torch.arange(count, device=client.device) == client % count
-        width = (torch.tensor(self.each, device=client.device) * place).sum()
+        width = width_of(given[ABOUT]["client"], self.each)
         mine = {name: kept(value, width, name, given) for name, value in params.items()}
         return {**self.rule.start(params, given), "mine": mine}
 

@@ -54,8 +54,14 @@ class IFCA(FedAvg):
         return server
 
     def finish(self, given: Given, trained: Trained) -> Reply:
+        """How far the chosen model has moved, as if x_1 had: as any answer, it counts and travels
+        by what has changed."""
         choice = {"choice": trained.own["choice"]}
-        return Reply(trained.shared, trained.personal, choice, choice)
+        picked, x, y = choice["choice"]["cluster"], given.shared, trained.shared
+        begun = _picked(picked, x, given.server["others"])
+        moved = {n: x[n] + (y[n] - value) for n, value in begun.items()}
+        exact = {n: torch.where(picked[0] > 0, y[n], value) for n, value in moved.items()}
+        return Reply({**y, **exact}, trained.personal, choice, choice)
 
     def update(
         self, sent: Params, server: Slots, answers: Sequence[Answered], population: int
@@ -63,9 +69,11 @@ class IFCA(FedAvg):
         chosen = [int(answer.sent["choice"]["cluster"].argmax()) for answer in answers]
         models: list[Params] = []
         for cluster in range(self.clusters):
-            before = {**sent, **_model(sent, server["others"], cluster)}
+            before = _model(sent, server["others"], cluster)
             mine = [a for a, its in zip(answers, chosen, strict=True) if its == cluster]
-            models.append(self.mean(before, mine) if mine else before)
+            mean = self.mean(sent, mine) if mine else {}
+            moved = {n: mean[n] + (x - sent[n]) for n, x in before.items() if mine}
+            models.append({**sent, **before, **mean, **moved})
         names = server["others"]
         others = {n: torch.stack([model[n] for model in models])[1:] for n in names}
         return models[0], {"others": others}
