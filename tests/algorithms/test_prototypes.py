@@ -110,7 +110,7 @@ def test_a_class_that_a_client_has_not_seen_does_not_count() -> None:
 
 class _Answer:
     def __init__(self, client: int, prototypes: list[list[float]], count: list[float]) -> None:
-        self.client, self.samples, self.sent = client, 1, {}
+        self.client, self.samples, self.sent, self.age, self.credit = client, 1, {}, 0, 1.0
         self.shared = {"prototypes": torch.tensor(prototypes), "count": torch.tensor(count)}
 
 

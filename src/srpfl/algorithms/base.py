@@ -54,6 +54,10 @@ class Answered(Protocol):
     def sent(self) -> Slots: ...
     @property
     def samples(self) -> int: ...
+    @property
+    def age(self) -> int: ...  # how many rounds ago it began
+    @property
+    def credit(self) -> float: ...  # how much it counts, if it is a client's own model
 
 
 class Portion(NamedTuple):
@@ -84,6 +88,7 @@ class Algorithm:
     wants_gradient: ClassVar[bool] = False  # of each client's loss at what it was sent
     needs_classes: ClassVar[bool] = False  # one label per sample, from a number of classes
     corrects: ClassVar[bool] = False  # takes out of answers what sets their clients apart
+    moves: ClassVar[bool] = True  # answers are what was sent, moved; else clients' own models
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -164,6 +169,11 @@ class Algorithm:
         """The answers' average, of the kind and with the weights that were asked for: of the whole
         shared part, or of some of it."""
         average, parts = averages(self.average), opened(answers)
+        if not self.moves:
+            parts = [
+                stepped(sent, part, answer.credit)
+                for part, answer in zip(parts, answers, strict=True)
+            ]
         if names is not None:
             sent, *parts = ({name: part[name] for name in names} for part in (sent, *parts))
         return average(sent, parts, self.weights(answers))
@@ -249,7 +259,8 @@ class Wired:
 
     def finish(self, given: Given, trained: Trained) -> Reply:
         reply, wire = self.algorithm.finish(given, trained), wire_of(self.algorithm.wire)
-        return reply if wire is None else wire.close(reply, given)
+        moves = self.algorithm.moves
+        return reply if wire is None else wire.close(reply, given, moves=moves)
 
 
 def client_state_of(algorithm: Algorithm, parts: Split) -> Slots:

@@ -32,6 +32,7 @@ class FedAMP(FedAvg):
     sigma: float = 100.0  # σ
 
     headline: ClassVar[Evaluation] = "local"
+    moves: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

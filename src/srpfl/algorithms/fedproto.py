@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from srpfl.algorithms.base import Algorithm, Answered, Evaluation
+from srpfl.algorithms.base import Algorithm, Answered, Evaluation, stepped
 from srpfl.algorithms.fedavg import amount
 from srpfl.core.plan import Phase, Plan
 from srpfl.core.rules import SGD
@@ -32,6 +32,7 @@ class FedProto(Algorithm):
     steps: int | None = None
 
     headline: ClassVar[Evaluation] = "local"
+    moves: ClassVar[bool] = False
     needs_classes: ClassVar[bool] = True
 
     def prepared(self, model: nn.Module) -> nn.Module:
@@ -65,11 +66,15 @@ class FedProto(Algorithm):
     ) -> tuple[Params, Slots]:
         counts = torch.stack([answer.shared["count"] for answer in answers])
         weights = counts if self.weighting == "samples" else (counts > 0).to(counts)
-        means = torch.stack([answer.shared["prototypes"] for answer in answers])
+        known, old = sent["count"][:, None] > 0, {"prototypes": sent["prototypes"]}
+        late = [stepped(old, a.shared, a.credit)["prototypes"] for a in answers]
+        new = [answer.shared["prototypes"] for answer in answers]
+        means = torch.where(known, torch.stack(late), torch.stack(new))
         total = weights.sum(0)
         mean = (weights[:, :, None] * means).sum(0) / total.clamp(min=1)[:, None]
-        known = {"prototypes": torch.where(total[:, None] > 0, mean, sent["prototypes"])}
-        return {**known, "count": torch.where(total > 0, counts.sum(0), sent["count"])}, server
+        prototypes = torch.where(total[:, None] > 0, mean, sent["prototypes"])
+        count = torch.where(total > 0, counts.sum(0), sent["count"])
+        return {"prototypes": prototypes, "count": count}, server
 
 
 class Prototyped(nn.Module):

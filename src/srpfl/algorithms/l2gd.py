@@ -29,6 +29,7 @@ class L2GD(FedAvg):
     rule: SGD = SGD()
 
     headline: ClassVar[Evaluation] = "local"
+    moves: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

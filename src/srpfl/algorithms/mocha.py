@@ -30,6 +30,7 @@ class MOCHA(FedAvg):
     coupling: Literal["learnt", "mean"] = "learnt"
 
     headline: ClassVar[Evaluation] = "local"
+    moves: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

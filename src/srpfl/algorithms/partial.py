@@ -50,7 +50,7 @@ class PartialTraining(FedAvg):
     ) -> tuple[Params, Slots]:
         after, now = self.mean(sent, answers), server["round"]
         for name in server["layer"]:
-            mine = [answer for answer in answers if self.on(name, server, answer.client)]
+            mine = [a for a in answers if self.on(name, server, a.client, a.age)]
             after |= self.mean(sent, mine, [name]) if mine else {name: sent[name]}
         return after, {**server, "round": {**now, "now": now["now"] + 1}}
 
@@ -64,10 +64,11 @@ class PartialTraining(FedAvg):
         frozen = [name for name in server["layer"] if not self.on(name, server, client)]
         return Travels(up={n: torch.zeros_like(shared[n], dtype=torch.bool) for n in frozen})
 
-    def on(self, name: str, server: Slots, client: int) -> bool:
-        """Whether the client trains that parameter in this round."""
+    def on(self, name: str, server: Slots, client: int, age: int = 0) -> bool:
+        """Whether the client trains that parameter in this round, or did so many rounds ago."""
         layer, now = server["layer"][name], server["round"]
-        return bool(trains(torch.tensor(client), layer, now, self.layers))
+        began = {**now, "now": now["now"] - age}
+        return bool(trains(torch.tensor(client), layer, began, self.layers))
 
 
 def trains(client: Tensor, layer: Tensor, now: Params, layers: int) -> Tensor:

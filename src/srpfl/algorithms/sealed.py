@@ -40,6 +40,14 @@ class Sealed:
         return int(self._answer.samples)
 
     @property
+    def age(self) -> int:
+        return int(self._answer.age)
+
+    @property
+    def credit(self) -> float:
+        return float(self._answer.credit)
+
+    @property
     def shared(self) -> Params:
         _refuse("reads single answers")
 

@@ -31,8 +31,9 @@ class Wire:
         """What a client keeps before its first answer: no error yet."""
         return {SLOT: {n: torch.zeros_like(v) for n, v in shared.items() if _travels(v)}}
 
-    def close(self, reply: Reply, given: Given) -> Reply:
-        """The reply as it is sent; what is not a real number goes as it is."""
+    def close(self, reply: Reply, given: Given, *, moves: bool = True) -> Reply:
+        """The reply as it is sent; what is not a real number goes as it is. A client that sends its
+        own model sends it anew each time: what was lost then is in the next one anyway."""
         sent, error = {}, {}
         for name, value in reply.shared.items():
             if not _travels(value):
@@ -40,7 +41,8 @@ class Wire:
                 continue
             wanted = value - given.shared[name] + given.own[SLOT][name]
             parts = self.encoded(wanted)
-            error[name] = wanted - self.decoded(parts, wanted)
+            lost = wanted - self.decoded(parts, wanted)
+            error[name] = lost if moves else torch.zeros_like(lost)
             sent |= {f"{name}|{part}": tensor for part, tensor in parts.items()}
         own = {**reply.own, SLOT: error}
         return Reply({}, reply.personal, own, {**reply.sent, SLOT: sent})

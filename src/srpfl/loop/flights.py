@@ -73,7 +73,7 @@ def keep(
     return Heard(
         asked=traffic.asked,
         answers=[
-            credited(answer, state, versions[flight.version], participation)
+            credited(answer, state, versions[flight.version], algorithm, participation)
             for answer, flight in zip(answers, landed, strict=True)
         ],
         duration=over - state.computing,
@@ -188,14 +188,23 @@ def efforts(
     return tuple(given(state.memory, clients)) if given else ()
 
 
-def credited(answer: Answer, state: State, origin: Params, participation: Participation) -> Answer:
+def credited(
+    answer: Answer,
+    state: State,
+    origin: Params,
+    algorithm: Updates,
+    participation: Participation,
+) -> Answer:
     """The answer as the server's update is to see it: x + w·(y − x₀), where the client went from x₀
-    to y, or x + w·(y − x) where the policy mixes models; w is the policy's credit for its age."""
+    to y, or x + w·(y − x) where the policy mixes models; w is the policy's credit for its age. A
+    model of the client's own did not go from x₀, so it stays whole, and w is told beside it."""
     age = answer.age
     given = getattr(participation, "credit", None)
     credit = given(age) if given else Credit()
     if credit.weight == 1 and (age == 0 or credit.of == "model"):
         return answer
+    if not getattr(algorithm, "moves", True):
+        return replace(answer, credit=credit.weight)
     start = state.shared if credit.of == "model" else origin
     shared = {
         name: _moved(state.shared[name], start[name], value, credit.weight)

@@ -57,6 +57,7 @@ class Answer:
     sent: Slots = field(default_factory=dict)  # what the algorithm or the policy wants beside it
     age: int = 0  # how many versions of the shared part came after the one that it started from
     part: float = 1.0  # of the local work that was done
+    credit: float = 1.0  # by its age, where its weights are the client's own, not those sent
 
 
 @dataclass(frozen=True)
