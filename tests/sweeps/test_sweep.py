@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.spawn import get_preparation_data
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,20 @@ def test_after_the_deadline_no_run_is_begun(tmp_path: Path) -> None:
     for on in ("turn", "processes"):
         done = play(plan, tmp_path, on=on, deadline=0.0)
         assert {row.state for row in done.rows} == {"waiting"}
+
+
+def test_workers_read_the_users_script_only_for_its_own_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a script without ``if __name__ == "__main__":`` would begin its sweep again in each."""
+    script = sys.modules["__main__"]
+    monkeypatch.setattr(script, "__file__", str(tmp_path / "mine.py"), raising=False)
+    monkeypatch.setattr(script, "__spec__", None)
+    own = {"algorithm": "__main__:Mine"}
+    for common, read in ((COMMON, False), ({**COMMON, **own}, True)):
+        with places._without_script(planned(tmp_path, grid={"seed": [0]}, common=common)):
+            assert ("init_main_from_path" in get_preparation_data("a worker")) == read
+    assert script.__file__ == str(tmp_path / "mine.py")
 
 
 def test_a_table_says_what_is_played_where_while_it_is_played(

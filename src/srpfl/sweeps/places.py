@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import multiprocessing
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,7 +95,8 @@ def _pooled(
         while True:
             while waiting and len(futures) < workers and orders.more():
                 number = waiting.pop(0)
-                futures[pool.submit(work, _item(left[number]))] = number
+                with _without_script(left[number]):
+                    futures[pool.submit(work, _item(left[number]))] = number
                 running.add(number)
             if not futures:
                 return
@@ -105,6 +107,24 @@ def _pooled(
                 number = futures.pop(future)
                 running.discard(number)
                 yield number, found
+
+
+@contextlib.contextmanager
+def _without_script(share: Share) -> Iterator[None]:
+    """Processes that are started here do not read the user's script again, as Python would have
+    them: where it has no ``if __name__ == "__main__":`` they would all begin the sweep anew. Only
+    a class of the script's own is found there."""
+    options = [value for run in share for value in vars(run.config).values()]
+    if any(isinstance(value, str) and value.startswith("__main__:") for value in options):
+        yield
+        return
+    script = vars(sys.modules["__main__"])
+    held = {name: script[name] for name in ("__spec__", "__file__") if name in script}
+    script.update(dict.fromkeys(held))
+    try:
+        yield
+    finally:
+        script.update(held)
 
 
 def on_ray(shares: Sequence[Share], orders: Orders) -> Iterator[Outcome]:
