@@ -119,7 +119,7 @@ def _without_script(share: Share) -> Iterator[None]:
         yield
         return
     script = vars(sys.modules["__main__"])
-    held = {name: script[name] for name in ("__spec__", "__file__") if name in script}
+    held = {name: script[name] for name in list(script) if name in ("__spec__", "__file__")}
     script.update(dict.fromkeys(held))
     try:
         yield
