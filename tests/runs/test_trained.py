@@ -35,6 +35,7 @@ def test_a_model_is_the_same_from_memory_and_disk_and_as_good_as_was_recorded(
         x, y = data.test(client)
         module = run.module_of(client)
         assert isinstance(module, torch.nn.Module)
+        assert not any(part.training for part in module.modules())
         said = module(x)
         assert torch.equal(said, loaded.module_of(client, model=tiny.model())(x))
         right = float((said.argmax(1).numpy() == y).mean())

@@ -38,6 +38,7 @@ class TrainedModel(nn.Module):
     def __init__(self, network: nn.Module, transform: Any) -> None:
         super().__init__()
         self.network, self.transform = network, transform
+        self.eval()
 
     def forward(self, x: Tree) -> Tensor:
         """What the network says of samples, which are tensors or arrays (or tuples or dicts)."""
