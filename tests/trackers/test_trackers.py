@@ -84,7 +84,7 @@ def test_mlflow(run: srpfl.Run, tmp_path: Path) -> None:
     experiment = client.get_experiment_by_name("study")
     assert experiment is not None
     (kept,) = client.search_runs([experiment.experiment_id])
-    assert (kept.info.run_name, kept.info.status) == ("fedrep", "FINISHED")
+    assert (kept.info.run_name, kept.info.status) == ("fedrep-seed0", "FINISHED")
     assert kept.data.params["participation.kind"] == "Doubling"
     assert kept.data.params["algorithm.rule.lr"] == "0.01"
     for name, values in expected(run).items():
@@ -92,7 +92,7 @@ def test_mlflow(run: srpfl.Run, tmp_path: Path) -> None:
         assert {metric.step: metric.value for metric in history} == values
         if name == "accuracy/local":
             assert {m.timestamp for m in history} == {int(1000 * p.time) for p in run.accuracy}
-    halves = client.get_metric_history(kept.info.run_id, "accuracy/local/clients/50 _")
+    halves = client.get_metric_history(kept.info.run_id, "accuracy/local/clients/p50")
     assert len(halves) == 2
 
 

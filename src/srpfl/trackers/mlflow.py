@@ -18,7 +18,7 @@ class MLflow(Tracker):
     """Logs to MLflow; ``uri`` is a server's or a file's, such as ``sqlite:///mlflow.db``.
 
     Without one, MLflow's own setting counts (MLFLOW_TRACKING_URI). Timestamps are the run's clock;
-    how clients differ is kept as quantiles.
+    how clients differ is kept as percentiles (p10, p50, p90).
     """
 
     package, extra = "mlflow", "mlflow"
@@ -35,7 +35,8 @@ class MLflow(Tracker):
         self._client = MlflowClient(tracking_uri=self.uri)
         found = self._client.get_experiment_by_name(self.experiment)
         place = found.experiment_id if found else self._client.create_experiment(self.experiment)
-        self._run = self._client.create_run(place, run_name=name).info.run_id
+        run = self._client.create_run(place, run_name=f"{name}-seed{self.config['seed']}")
+        self._run = run.info.run_id
         params = [
             Param(key, str(value)[:LONGEST])
             for key, value in flat(self.config).items()
@@ -56,7 +57,7 @@ class MLflow(Tracker):
     def spread(self, name: str, values: Sequence[float], round: int, time: float) -> None:
         if not values:
             return
-        parts = zip(("10 %", "50 %", "90 %"), np.quantile(values, (0.1, 0.5, 0.9)), strict=True)
+        parts = zip(("p10", "p50", "p90"), np.quantile(values, (0.1, 0.5, 0.9)), strict=True)
         self.log({f"{name}/{part}": float(value) for part, value in parts}, round, time)
 
     def finish(self) -> None:
