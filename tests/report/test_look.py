@@ -85,6 +85,15 @@ def test_bands_stay_in_their_frame(page: Page, tmp_path: Path, metric: str) -> N
         assert max(heights) <= bottom + 0.1, chart
 
 
+def test_a_single_evaluation_is_a_dot(page: Page, tmp_path: Path) -> None:
+    """A live page has no more after its first one, and a line of one point cannot be seen."""
+    runs = [made_up.run(name) for name in ("fedrep", "srpfl")]
+    opened(page, [replace(run, evaluations=run.evaluations[-1:]) for run in runs], tmp_path)
+    dots = "document.querySelectorAll('#{} circle:not([visibility] *)').length"
+    assert page.evaluate(dots.format("curves")) == 2
+    assert page.evaluate(dots.format("gains")) == 3  # one for each C
+
+
 def test_the_band_of_a_ratio_is_a_factor(page: Page, tmp_path: Path) -> None:
     opened(page, seeds(), tmp_path)
     up, down = page.evaluate("[above, below].map((of) => of({ speedup: 4, spread: 4 }))")

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import made_up
@@ -83,6 +84,14 @@ def test_speed_up_against_target_has_a_line_for_each_c_and_a_band_over_seeds() -
 
 
 NAMES = ("fedrep", "srpfl")
+
+
+def test_a_single_evaluation_is_a_dot() -> None:
+    runs = [replace(run, evaluations=run.evaluations[-1:]) for run in map(made_up.run, NAMES)]
+    for figure, count in ((metric_against_time(runs), 2), (speedup_against_target(runs), 3)):
+        lines = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+        assert len(lines) == count
+    assert metric_against_time([made_up.run()]).axes[0].lines[0].get_marker() == "None"
 
 
 def test_words_stand_beside_the_end_of_their_line() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from srpfl.errors import ConfigError, RunFolderError
 from srpfl.report.palette import DASH, LIGHT, LIGHT_STEPS
@@ -119,6 +119,11 @@ def _darker(ink: str) -> str:
     return "#" + "".join(f"{round(0.65 * part):02x}" for part in parts)
 
 
+def dot(x: Sequence[float]) -> str | None:
+    """The mark of a single point, which is no line and would not be seen."""
+    return "o" if len(x) == 1 else None
+
+
 def band(
     axes: Axes,
     x: Sequence[float],
@@ -136,7 +141,9 @@ def band(
             low = [value**2 / top for value, top in zip(middle, high, strict=True)]
         else:
             low = [value - width for value, width in zip(middle, spread, strict=True)]
-        axes.fill_between(x, low, high, color=ink, alpha=0.15, linewidth=0)
+        # Stairs, as the line of a speed-up is drawn.
+        stairs: Literal["post"] | None = "post" if ratio else None
+        axes.fill_between(x, low, high, step=stairs, color=ink, alpha=0.15, linewidth=0)
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -15,6 +15,7 @@ from srpfl.report.drawing import (
     LATE,
     SOFT,
     band,
+    dot,
     label_ends,
     panels,
     save,
@@ -118,7 +119,8 @@ def metric_panel(
         x = [point.time for point in points]
         y = [metric.scale * point.value for point in points]
         panel.plot(x, y, label=group, color=look.light, linestyle=DASHED if look.waits else "-",
-                   marker=look.mark, markersize=4, markevery=max(1, len(x) // 8))  # fmt: skip
+                   marker=look.mark or dot(x), markersize=4,
+                   markevery=max(1, len(x) // 8))  # fmt: skip
         band(panel, x, y, [metric.scale * point.spread for point in points], look.light)
         ends.append((x[-1], y[-1], group, look.light))
     if target is not None:
@@ -149,7 +151,7 @@ def speedup_panel(
         ink = step(place, len(costs))
         x = [metric.scale * at for at, _ in points]
         y = [each.speedup for _, each in points]
-        panel.plot(x, y, color=ink, drawstyle="steps-post")
+        panel.plot(x, y, color=ink, drawstyle="steps-post", marker=dot(x), markersize=4)
         band(panel, x, y, [each.spread for _, each in points], ink, ratio=True)
         ends.append((x[-1], y[-1], f"C = {cost:g}", ink))
     panel.axhline(1, color=INK, linewidth=0.8)

@@ -99,7 +99,8 @@ def gains(
     start = metric.worst(run.scores[0].value for run in runs)
     end = metric.worst(metric.best(point.value for point in run.scores) for run in runs)
     # The end itself, and not a rounding error beyond it.
-    targets = [*(start + (end - start) * step / TARGETS for step in range(TARGETS)), end]
+    steps = TARGETS if start != end else 0
+    targets = [*(start + (end - start) * step / TARGETS for step in range(steps)), end]
     if also is not None and min(start, end) < also < max(start, end):
         targets = sorted([*targets, also], reverse=end < start)
     found = []

@@ -44,10 +44,11 @@ function drawLine(root, { group, run, points, xs, ys, along, span: [low, high] }
     class: "curve", d: pathOf(points.map((point) => place(point))) || "M0 0", stroke: colour(run), "stroke-dasharray": dash(run), "data-group": group,
   }));
   const marks = Math.floor(run.slot / CONTENT.palette.light.length); // colours that are used again
-  if (!marks) return;
+  const alone = points.length === 1; // no line: a dot
+  if (!marks && !alone) return;
   const every = Math.max(1, Math.floor(points.length / 8));
   points.filter((_, i) => i % every === 0).map((point) => place(point)).forEach(([x, y]) => {
-    root.append(marks % 2
+    root.append(alone || marks % 2
       ? svg("circle", { cx: x, cy: y, r: 3.5, fill: colour(run) })
       : svg("rect", { x: x - 3, y: y - 3, width: 6, height: 6, fill: colour(run) }));
   });

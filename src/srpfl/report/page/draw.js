@@ -100,6 +100,9 @@ function frame(parent, { width, height, x, y, xLabel, yLabel, yFormat = number, 
 
 const pathOf = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 
+// A value holds until the next one, as in the library's own pictures.
+const stairs = (points) => points.flatMap((point, i) => (i ? [[point[0], points[i - 1][1]], point] : [point]));
+
 // A band between two lines of the same length.
 function bandOf(low, high) {
   return low.length > 1 ? `${pathOf(low)}L${pathOf([...high].reverse()).slice(1)}Z` : "";

@@ -9,7 +9,8 @@ function gainPoints(slow, fast, cost) {
   if (!seeds.length || !seeds.every((values) => values.length)) return [];
   const [worst, best] = metric().higher ? [smallest, largest] : [largest, smallest];
   const [from, to] = [worst(seeds.map((values) => values[0])), worst(seeds.map(best))];
-  const targets = Array.from({ length: TARGETS + 1 }, (_, k) => (k === TARGETS ? to : from + ((to - from) * k) / TARGETS));
+  const steps = from === to ? 0 : TARGETS;
+  const targets = Array.from({ length: steps + 1 }, (_, k) => (k === steps ? to : from + ((to - from) * k) / TARGETS));
   if (view.target !== null && (view.target - from) * (view.target - to) < 0) targets.push(view.target);
   targets.sort((a, b) => (to - from) * (a - b));
   return targets.map((target) => ({ target, ...gain(slow, fast, target, cost) })).filter((point) => point.speedup);
@@ -37,9 +38,10 @@ function drawGains() {
   }
   lines.forEach(({ cost, points }, i) => {
     const ink = stepColour(i, lines.length);
-    const along = (of) => points.map((p) => [xs(drawn(p.target)), ys(of(p))]);
+    const along = (of) => stairs(points.map((p) => [xs(drawn(p.target)), ys(of(p))]));
     if (points.some((p) => p.spread)) root.append(svg("path", { class: "band", fill: ink, d: bandOf(along(below), along(above)) }));
     root.append(svg("path", { class: "curve gain", d: pathOf(along((p) => p.speedup)), stroke: ink, "data-cost": cost }));
+    if (points.length === 1) root.append(svg("circle", { cx: along((p) => p.speedup)[0][0], cy: along((p) => p.speedup)[0][1], r: 3.5, fill: ink }));
   });
   labelEnds(root, lines.map(({ cost, points }, i) => ({
     x: margin.right > 14 ? width - margin.right : xs(drawn(points[0].target)), y: ys(points[margin.right > 14 ? points.length - 1 : 0].speedup) - (margin.right > 14 ? 0 : 8),

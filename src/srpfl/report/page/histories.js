@@ -57,7 +57,8 @@ function drawHistory(parent, run, [low, high]) {
   textAt(pen, "fastest", left - 6, top + 10, { align: "right" });
   textAt(pen, "slowest", left - 6, bottom, { align: "right" });
   const every = Math.max(1, Math.ceil(values.length / 8));
-  round.forEach((at, k) => { if (k % every === 0) textAt(pen, String(at), xs(k + 0.5), bottom + 15, { align: "center" }); });
+  const last = values.length - 1; // has its label; the others are counted from it
+  round.forEach((at, k) => { if ((last - k) % every === 0) textAt(pen, String(at), xs(k + 0.5), bottom + 15, { align: "center" }); });
   textAt(pen, "evaluated after round", (left + right) / 2, height - 6, { align: "center" });
   node.addEventListener("pointermove", (event) => {
     const box = node.getBoundingClientRect();
