@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,8 @@ from torch.utils.data import TensorDataset
 import srpfl
 from srpfl.data import Transform, from_arrays, from_datasets, from_frame, from_hub
 from srpfl.errors import DataError
+
+from .made_up import write_hub_cifar10
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 4))
@@ -149,6 +154,30 @@ def test_the_hub_without_a_network_is_a_sentence(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(srpfl.SrpflError, match=r"Hub \(.+\): check its name and the network, or"):
         from_hub("nobody/nothing")
+
+
+@pytest.mark.parametrize("inner", ["", "data", "plain_text"])
+def test_the_hubs_repositories_have_their_files_in_a_folder_of_any_name(
+    inner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / inner).mkdir(exist_ok=True)
+    write_hub_cifar10(tmp_path / inner)
+    hub = types.SimpleNamespace(snapshot_download=lambda *_, **__: str(tmp_path))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    pixels = from_hub("uoft-cs/cifar10", clients=4).train_pool.x
+    assert pixels.shape == (40, 3, 32, 32)
+    next((tmp_path / inner).glob("test*")).unlink()
+    assert (
+        len(from_hub("some/body", clients=4).train_pool.y) == 30
+    )  # one of four of each class less
+
+
+def test_several_data_sets_in_one_repository_are_named(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        write_hub_cifar10(tmp_path / name)
+    with pytest.raises(DataError, match=r"several data sets, in one, two: name the folder of one"):
+        srpfl.data.load(f"parquet:{tmp_path}", clients=4)
 
 
 @pytest.mark.parametrize("nobody", [None, float("nan"), pandas.NA, pandas.NaT])

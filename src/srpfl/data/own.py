@@ -25,8 +25,8 @@ HEADER = 10_000  # bytes of an array's header that NumPy parses at most
 
 
 def from_parquet(path: Path) -> Dataset:
-    """Images of a user: a folder with train*.parquet and test*.parquet, or one file, of which a
-    fifth is then held out. Labels count from 0; the images scale to [0, 1]."""
+    """Images of a user: one file, or a folder with train*.parquet and test*.parquet. Without a test
+    part a fifth is held out. Labels count from 0; the images scale to [0, 1]."""
     name = f"parquet:{path}"
     train, test = _parquet_files(path)
 
@@ -58,13 +58,17 @@ def from_parquet(path: Path) -> Dataset:
 def _parquet_files(path: Path) -> tuple[list[Path], list[Path]]:
     if path.is_file():
         return [path], []
-    for folder in (path, path / "data"):
-        train, test = sorted(folder.glob("train*.parquet")), sorted(folder.glob("test*.parquet"))
-        if train and test:
-            return train, test
-    raise DataError(
-        f"{path} is neither a Parquet file nor a folder with train*.parquet and test*.parquet"
-    )
+    # The Hub's repositories have them in a folder of any name.
+    inner = sorted(folder for folder in path.glob("*") if folder.is_dir())
+    found = [folder for folder in (path, *inner) if any(folder.glob("train*.parquet"))]
+    if not found:
+        raise DataError(f"{path} is neither a Parquet file nor a folder with train*.parquet")
+    if len(found) > 1 and found[0] != path:
+        raise DataError(
+            f"{path} holds several data sets, in {', '.join(folder.name for folder in found)}: "
+            "name the folder of one"
+        )
+    return sorted(found[0].glob("train*.parquet")), sorted(found[0].glob("test*.parquet"))
 
 
 def from_numpy(path: Path) -> Dataset:
