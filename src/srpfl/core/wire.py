@@ -33,7 +33,7 @@ class Wire:
 
     def close(self, reply: Reply, given: Given, *, moves: bool = True) -> Reply:
         """The reply as it is sent; what is not a real number goes as it is. A client that sends its
-        own model sends it anew each time: what was lost then is in the next one anyway."""
+        own model sends it again each time: what was lost then is in the next one anyway."""
         sent, error = {}, {}
         for name, value in reply.shared.items():
             if not _travels(value):

@@ -112,7 +112,7 @@ def _pooled(
 @contextlib.contextmanager
 def _without_script(share: Share) -> Iterator[None]:
     """Processes that are started here do not read the user's script again, as Python would have
-    them: where it has no ``if __name__ == "__main__":`` they would all begin the sweep anew. Only
+    them: where it has no ``if __name__ == "__main__":`` they would all begin the sweep again. Only
     a class of the script's own is found there."""
     options = [value for run in share for value in vars(run.config).values()]
     if any(isinstance(value, str) and value.startswith("__main__:") for value in options):
