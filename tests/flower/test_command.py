@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from srpfl.cli import app
+from srpfl.cli.deploy import ended_in_order
 from srpfl.errors import ConfigError
 
 
@@ -56,3 +58,14 @@ def test_every_operating_command_shows_an_example() -> None:
     for name in ("status", "health", "stop", "resume", "metrics", "gateway", "sign"):
         result = CliRunner().invoke(app, ["deploy", name, "--help"])
         assert f"srpfl deploy {name}" in result.output
+
+
+def test_what_is_ignored_as_under_nohup_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ended_in_order():
+            signal.raise_signal(signal.SIGHUP)
+            with pytest.raises(SystemExit):
+                signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGHUP, before)

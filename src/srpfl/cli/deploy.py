@@ -133,12 +133,14 @@ def play_locally(
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the command as Ctrl-C does: what was started is stopped first."""
+    """SIGTERM and SIGHUP end the command as Ctrl-C does: what was started is stopped first. What is
+    ignored, as under nohup, stays so."""
 
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in heard}
     try:
         yield
     finally:
