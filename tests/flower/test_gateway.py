@@ -156,6 +156,61 @@ def test_one_caller_leaves_room_for_others() -> None:
     assert after == [200] * HELD_BY_ONE + [503] * 2 + [200]
 
 
+class Deaf(Slow):
+    """A caller that does not take its answer until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(b"x")
+        self.took, self.goes_on = 0, asyncio.Event()
+        self.rest.set()
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message.get("more_body"):
+            await self.goes_on.wait()
+        self.took += len(message.get("body", b""))
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_answers_that_are_not_taken_cannot_fill_the_memory_either(
+    patient: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node may ask for the model as often as it likes, and read none of it."""
+    if not patient:
+        monkeypatch.setattr("srpfl.flower.gateway.UPLOAD", 0.2)
+
+    async def play() -> tuple[list[int], list[int], int]:
+        gateway = Gateway("https://127.0.0.1:8000", Door(largest=100))
+        gateway.client = httpx.AsyncClient(
+            base_url="http://superlink", transport=httpx.MockTransport(Behind(b"x" * 100))
+        )
+        callers = [Deaf() for _ in range(HELD_BY_ONE + 2)]
+        tasks = [asyncio.create_task(caller.calls(gateway)) for caller in callers]
+        await asyncio.sleep(0.1 if patient else 0.5)
+        held = gateway._held.total()
+        for caller in callers if patient else []:
+            caller.goes_on.set()
+        await asyncio.gather(*tasks)
+        assert not gateway._held
+        return [caller.status for caller in callers], [caller.took for caller in callers], held
+
+    statuses, took, held = asyncio.run(play())
+    assert statuses == [200] * HELD_BY_ONE + [503] * 2
+    assert took == [100 if patient else 0] * HELD_BY_ONE + [0] * 2
+    assert held == (100 * HELD_BY_ONE if patient else 0)
+
+
+def test_a_call_that_breaks_off_is_not_passed_on() -> None:
+    behind, gateway = Behind(), Gateway("https://127.0.0.1:8000", Door())
+    gateway.client = httpx.AsyncClient(
+        base_url="http://superlink", transport=httpx.MockTransport(behind)
+    )
+    caller = Slow(b"half")
+    caller.parts.insert(0, {"type": "http.disconnect"})
+    asyncio.run(caller.calls(gateway))
+    assert (caller.status, behind.calls) == (400, [])
+
+
 def test_one_caller_cannot_hold_all_lines_open() -> None:
     """Lines that say nothing count too; whoever has too many of them is hung up on, and has its
     place back with the first that it closes."""

@@ -12,10 +12,11 @@ import asyncio
 import ipaddress
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from srpfl.flower.events import say
 from srpfl.flower.signing import with_signature
@@ -40,14 +41,16 @@ CALLS = frozenset(
 OPEN = frozenset({"register-node", "unregister-node"})  # what nodes without keys need beside them
 LARGEST = 64 << 20  # bytes of an upload: Flower cuts arrays into pieces of 20 MiB
 SMALL = 4 << 20  # of any other call: what it announces, its server takes into memory as a whole
-HELD = 16  # so many of the largest calls may be in memory, from all callers together ...
+HELD = 16  # so many of the largest calls and answers may be in memory, for all callers ...
 HELD_BY_ONE = 12  # ... and from one place, which may be many nodes behind one address
 LINES = 2000  # open at a time ...
 LINES_OF_ONE = 1500  # ... and from one place
-UPLOAD = 600.0  # seconds for a call to come in
+UPLOAD = 600.0  # seconds for a call to come in, and for its answer to go out ...
+PIECE = 1 << 18  # ... of so many bytes at a time
 PASSED = (b"content-type", b"accept")  # headers, beside Flower's own
 
 Scope = MutableMapping[str, Any]
+Header = tuple[bytes, bytes]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -103,46 +106,49 @@ class Gateway:
             say(f"turned away {harmless(method, 10)} {harmless(path, 60)} from {who}", kind="door")
             await _answer(send, 404, b"")
             return
-        body, place = bytearray(), place_of(who)
-        try:
-            if status := await self._take(receive, body, place, self.door.most(path)):
-                await _answer(send, status, b"")
-            else:
-                await self._pass_on(method, path, bytes(body), scope, send)
-        finally:
-            _less(self._held, place, len(body))
+        with Taken(self._held, place_of(who)) as taken:
+            try:
+                call = await self._take(_parts_of(receive), taken, self.door.most(path))
+                status, headers, content = await self._ask(method, path, call, scope, taken)
+            except TurnedAway as refused:
+                status, headers, content = refused.status, [], b""
+            with suppress(TimeoutError):  # who does not take its answer is hung up on
+                async with asyncio.timeout(UPLOAD):
+                    await _answer(send, status, content, headers)
 
-    async def _take(self, receive: Receive, body: bytearray, place: str, most: int) -> int:
-        """Take in the whole body; if that cannot be, the status to answer with. Nobody has shown a
-        key at this point, so what all callers together can take up is bounded, and what one can."""
+    async def _take(self, parts: AsyncIterator[bytes], taken: Taken, most: int) -> bytes:
+        """The whole of a call, or of an answer to it. Whoever calls has not shown a key at this
+        point, and may never take its answer: so what all callers together can take up is bounded,
+        and what one can."""
+        whole = bytearray()
         try:
             async with asyncio.timeout(UPLOAD):
-                while True:
-                    part = await receive()
-                    more = part.get("body", b"")
-                    body += more
-                    self._held[place] += len(more)
-                    if len(body) > most:
-                        return 413
-                    if not self._has_room(place):
-                        return 503
-                    if part["type"] != "http.request" or not part.get("more_body"):
-                        return 0
+                async for part in parts:
+                    whole += part
+                    taken.add(len(part))
+                    if len(whole) > most:
+                        raise TurnedAway(413)
+                    if not self._has_room(taken.place):
+                        raise TurnedAway(503)
         except TimeoutError:
-            return 408
+            raise TurnedAway(408) from None
+        return bytes(whole)
 
     def _has_room(self, place: str) -> bool:
         one, all_of_them = self._held[place], self._held.total()
         return one <= HELD_BY_ONE * self.door.largest and all_of_them <= HELD * self.door.largest
 
-    async def _pass_on(self, method: str, path: str, body: bytes, scope: Scope, send: Send) -> None:
+    async def _ask(
+        self, method: str, path: str, call: bytes, scope: Scope, taken: Taken
+    ) -> tuple[int, list[Header], bytes]:
+        """The SuperLink's answer."""
         headers = [(k, v) for k, v in scope["headers"] if k.startswith(b"flwr-") or k in PASSED]
         try:
-            answer = await self.client.request(method, path, content=body, headers=headers)
+            async with self.client.stream(method, path, content=call, headers=headers) as answer:
+                taken.give_back()
+                content = await self._take(answer.aiter_bytes(), taken, self.door.largest)
         except self._unreachable:
-            await _answer(send, 503, b"")
-            return
-        content = answer.content
+            raise TurnedAway(503) from None
         if path == f"{FLEET}get-fab" and answer.status_code == 200 and self.door.signatures:
             content = with_signature(content, self.door.signatures)
         kept = [
@@ -150,7 +156,48 @@ class Gateway:
             for name, value in answer.headers.items()
             if name.lower().startswith("flwr-") or name.lower() == "content-type"
         ]
-        await _answer(send, answer.status_code, content, kept)
+        return answer.status_code, kept, content
+
+
+class TurnedAway(Exception):
+    """A call that is not passed on, or whose answer is not."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+@dataclass
+class Taken:
+    """The bytes that a call takes up, and then its answer."""
+
+    held: Counter[str]
+    place: str
+    size: int = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        _less(self.held, self.place, self.size)
+        self.size = 0
+
+    def add(self, size: int) -> None:
+        self.held[self.place] += size
+        self.size += size
+
+
+async def _parts_of(receive: Receive) -> AsyncIterator[bytes]:
+    """A call's body as it comes in."""
+    more = True
+    while more:
+        part = await receive()
+        if part["type"] != "http.request":  # it broke off
+            raise TurnedAway(400)
+        yield part.get("body", b"")
+        more = part.get("more_body", False)
 
 
 def serve_gateway(
@@ -219,13 +266,15 @@ def _less(counts: Counter[str], place: str, by: int) -> None:
         del counts[place]
 
 
-async def _answer(
-    send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None
-) -> None:
+async def _answer(send: Send, status: int, body: bytes, headers: Sequence[Header] = ()) -> None:
     length = (b"content-length", str(len(body)).encode())
-    start = {"type": "http.response.start", "status": status, "headers": [*(headers or []), length]}
+    start = {"type": "http.response.start", "status": status, "headers": [*headers, length]}
     await send(start)
-    await send({"type": "http.response.body", "body": body})
+    # In pieces: the next one waits until the caller has taken those before it.
+    for place in range(0, len(body), PIECE):
+        piece = body[place : place + PIECE]
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
