@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import resource
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import srpfl
 import tiny
 from flower.federation import BASE, DATA, Federation, during
 from flower.hostile import Hostile
+from srpfl.flower.roll import Numbers
 
 
 @pytest.mark.slow
@@ -224,6 +226,29 @@ def test_a_node_cannot_take_the_places_of_others(tmp_path: Path) -> None:
     run = federation.serve()
     assert [sorted(record.participants) for record in run.rounds] == [[0, 1]] * 2
     assert "is 3 clients, and a node may be 1" in federation.events("refused")[0]["why"]
+
+
+def test_nor_can_it_take_them_one_after_another(tmp_path: Path) -> None:
+    """It comes and goes before others are there, with another name each time."""
+    federation = Federation(tmp_path, [1, 1, 1], authenticated=True, rounds=2)
+    federation.of(0).online = federation.of(1).online = False
+    hostile = federation.of(2)
+
+    def comes(online: bool, name: int) -> None:
+        hostile.online, hostile.config["partition-id"] = online, name
+
+    for name in (0, 1):
+        during(partial(comes, False, name), 3.0 + 6 * name, federation)
+        during(partial(comes, True, name), 6.0 + 6 * name, federation)
+    during(lambda: federation.join(100, 0, 1), 16.0, federation)
+    during(lambda: federation.join(101, 1, 1), 16.0, federation)
+    run = federation.serve()
+    assert [sorted(record.participants) for record in run.rounds] == [[0, 1]] * 2
+    why = federation.events("refused")[0]["why"]
+    assert "is 2 clients with '2', which it was before, and a node may be 1" in why
+    # A server that is started again knows it too.
+    again = Numbers(3, tmp_path / "run")
+    assert again.names_of == {BASE: {"0"}, BASE + 1: {"1"}, BASE + 2: {"2"}}
 
 
 def test_without_keys_it_is_said_that_another_node_took_a_name(tmp_path: Path) -> None:

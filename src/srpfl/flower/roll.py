@@ -33,9 +33,10 @@ class Numbers:
         self.path = folder / FILE if folder is not None else None
         self.by_name: dict[str, int] = {}
         self.node_of: dict[str, int] = {}  # by name
-        self._changed = False
+        self.names_of: dict[int, set[str]] = {}  # by node
         if self.path is not None and self.path.exists():
             self._read(self.path)
+        self._changed = False
         self._taken = set(self.by_name.values())
         self._next = 0
 
@@ -53,9 +54,14 @@ class Numbers:
 
     def keep(self, name: str, node: int) -> None:
         """Remember with which node a client came."""
-        if self.node_of.get(name) != node:
-            self.node_of[name] = node
-            self._changed = True
+        before = self.node_of.get(name)
+        if before == node:
+            return
+        if before is not None:
+            self.names_of[before].discard(name)
+        self.names_of.setdefault(node, set()).add(name)
+        self.node_of[name] = node
+        self._changed = True
 
     def save(self) -> None:
         if self.path is not None and self._changed:
@@ -76,7 +82,7 @@ class Numbers:
                 entry = value if isinstance(value, dict) else {"number": value}
                 self.by_name[name] = int(entry["number"])
                 if entry.get("node") is not None:
-                    self.node_of[name] = int(entry["node"])
+                    self.keep(name, int(entry["node"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunFolderError(
                 f"{path} is damaged ({error}): restore it, or clients would change their numbers"
@@ -147,11 +153,14 @@ class Roll:
         if said.version != VERSION:
             why = f"node {node} has srpfl {said.version}, the server {VERSION}"
             self.events.note("other version", why, round=round)
-        if len(said.clients) > self.users:  # it would take the places of others
+        # It would take the places of others, at once or one after another.
+        others = self.numbers.names_of.get(node, set()) - said.clients.keys()
+        if (count := len(others) + len(said.clients)) > self.users:
+            before = f" with '{harmless(min(others))}', which it was before" if others else ""
             self._refuse(
                 node,
-                f" is {len(said.clients)} clients, and a node may be {self.users}: "
-                f"Experiment(users={len(said.clients)}) allows it",
+                f" is {count} clients{before}, and a node may be {self.users}: "
+                f"Experiment(users={count}) allows it",
                 round,
             )
             return
