@@ -141,6 +141,36 @@ def test_a_node_that_joins_with_a_huge_test_set_is_weighed_down(tmp_path: Path) 
     assert federation.events("outweighs")
 
 
+@pytest.mark.parametrize("participation", [srpfl.Everyone(), srpfl.FedBuff(k=3)])
+def test_a_node_that_joins_with_a_huge_training_set_is_weighed_down(
+    tmp_path: Path, participation: Any
+) -> None:
+    """Where answers weigh by their samples, it would be the model."""
+
+    def shared(claimed: int, outweigh: float) -> Any:
+        choices = {"algorithm": srpfl.FedAvg(weighting="samples"), "outweigh": outweigh}
+        folder = tmp_path / str(claimed)
+        federation = Federation(folder, [1, 1, 1], participation=participation, **choices)
+
+        def claims(reply: Any) -> Any:
+            kind = reply.metadata.message_type
+            name, value = {"query.hello": ("train", [claimed])}.get(kind, ("samples", claimed))
+            if kind in ("query.hello", "train"):
+                reply.content["answer"][name] = value
+            return reply
+
+        federation.of(1).mangle = claims
+        run = federation.serve(rounds=1)
+        assert run.state is not None
+        return run.state.shared, len(federation.events("outweighs"))
+
+    usual = min(DATA.size(0), DATA.size(2))
+    huge, cut = shared(1 << 40, 3.0)
+    fair, whole = shared(3 * usual, 3.0)
+    assert (cut, whole) == (1, 0)
+    assert tiny.same(huge, fair)
+
+
 @pytest.mark.parametrize("judge", ["mean", "trimmed", "median"])
 def test_a_robust_way_of_judging_counts_clients_alike(tmp_path: Path, judge: str) -> None:
     from srpfl.flower.judging import over_clients

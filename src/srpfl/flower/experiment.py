@@ -78,7 +78,7 @@ class Experiment:
     patience: Patience = field(default_factory=Patience)
     users: int = 1  # the most clients that one node may be
     absurd: float = 10.0  # an answer whose norm is so many times the round's median is refused
-    outweigh: float = 100.0  # nobody weighs more than so many times the median client's test set
+    outweigh: float = 100.0  # nobody weighs more than so many times the median client
     judge: Judge = "weighted"  # what a metric is over clients: see srpfl.flower.judging
     inherit: bool = False  # go on with the personal parts of another run of that name
     authenticated: bool | None = None  # nodes have keys; None: as SRPFL_AUTHENTICATED=1 says
@@ -94,6 +94,9 @@ class Experiment:
                 f"{type(self.participation).__name__} needs the same clients to be the fastest in "
                 "every round, and real ones promise no such thing: use a fixed schedule"
             )
+        for name in ("absurd", "outweigh"):
+            if not getattr(self, name) >= 1:
+                raise ConfigError(f"'{name}' must be a number of at least 1")
         if self.judge not in JUDGES:
             raise unknown("way to judge", self.judge, JUDGES)
         check_kinds(self.kinds, self.algorithm)

@@ -1,4 +1,5 @@
-"""What a metric is over clients, when some of them may lie about their own.
+"""What a metric is over clients, when some of them may lie about their own, and what an answer
+weighs.
 
 weighted  by test samples, as in the simulator; a client weighs at most so many times the median
 mean      every client alike: a false size gains nothing
@@ -15,6 +16,7 @@ from statistics import fmean, median, median_low
 from typing import Literal
 
 from srpfl.engine.base import Score
+from srpfl.participation.base import Answer
 from srpfl.runs.records import EvaluationRecord
 
 Judge = Literal["weighted", "mean", "trimmed", "median"]
@@ -57,6 +59,14 @@ def bounded(scores: Sequence[Score], factor: float) -> tuple[list[Score], list[i
     most = factor * median_low(weights) if weights else math.inf
     heavy = [score.client for score in scores if score.weight > most]
     return [_lighter(score, most) if score.weight > most else score for score in scores], heavy
+
+
+def levelled(answers: Sequence[Answer], factor: float) -> tuple[list[Answer], list[int]]:
+    """The answers, none of more samples than so many times the median one, as they may weigh by
+    them; and whose were cut."""
+    most = factor * median_low([answer.samples for answer in answers]) if answers else 0
+    heavy = [answer.client for answer in answers if answer.samples > most]
+    return [replace(each, samples=int(min(each.samples, most))) for each in answers], heavy
 
 
 def _lighter(score: Score, most: float) -> Score:

@@ -136,10 +136,12 @@ class KeepingFlowerTransport(FlowerTransport):
     ) -> list[Answer]:
         for flight in landed:
             self._norms.pop(flight.client, None)
-        return [
-            replace(self._answers.pop(flight.client), age=request.round - flight.version)
-            for flight in landed
-        ]
+        return self._levelled(
+            [
+                replace(self._answers.pop(flight.client), age=request.round - flight.version)
+                for flight in landed
+            ]
+        )
 
     def _keep(self, letter: Letter, reply: Reply) -> bool:
         """An answer that no round waits for by its letters: whether it is kept."""

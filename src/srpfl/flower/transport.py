@@ -21,7 +21,7 @@ from srpfl.engine.base import GRADIENT, Score
 from srpfl.errors import SrpflError
 from srpfl.flower.checks import MOST, GaveUp, Refused, absurd, norm, read_answer, read_scores
 from srpfl.flower.desk import Desk
-from srpfl.flower.judging import bounded
+from srpfl.flower.judging import bounded, levelled
 from srpfl.flower.parcels import Reply
 from srpfl.flower.wire import EVALUATE, SETTLE, TRAIN
 from srpfl.loop.rounds import Arrival, Request
@@ -158,7 +158,18 @@ class FlowerTransport:
         return elapsed >= call.end(times[call.wait - 1], self.communication)
 
     def collect(self, request: Request, counted: Sequence[Arrival]) -> list[Answer]:
-        return [self._answers[arrival.client] for arrival in counted]
+        return self._levelled([self._answers[arrival.client] for arrival in counted])
+
+    def _levelled(self, answers: Sequence[Answer]) -> list[Answer]:
+        """Nobody outweighs all others where answers weigh by their samples."""
+        fair, heavy = levelled(answers, self.experiment.outweigh)
+        for client in heavy:
+            self._outweighs(client, "training")
+        return fair
+
+    def _outweighs(self, client: int, which: str) -> None:
+        why = f"its weight is cut: its {which} set is {self.experiment.outweigh:g} times usual"
+        self.events.note("outweighs", why, client=client, round=self.desk.round)
 
     def settle(self, answers: Sequence[Answer]) -> None:
         """Only noted here. Each client hears it with its next letter, by when the server has
@@ -317,8 +328,7 @@ class FlowerTransport:
                     del given[client]
             fair, heavy = bounded(list(given.values()), self.experiment.outweigh)
             for client in heavy:
-                why = f"its weight is cut: its test set is {self.experiment.outweigh:g} times usual"
-                self.events.note("outweighs", why, client=client, round=self.desk.round)
+                self._outweighs(client, "test")
             by_client = {score.client: score for score in fair}
             nothing = (Score(client, (), 0.0) for client in range(self.population))
             scores[kind] = [by_client.get(empty.client, empty) for empty in nothing]
