@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import threading
@@ -130,6 +131,29 @@ def test_what_was_resumed_counts_as_at_work_before_its_server_says_so(
     assert isinstance(call("resume", str(played))[2], ConfigError)
     assert [words[0] for words in called] == ["run"]
     assert read_status(played).run_config == {"rounds": 4}
+
+
+def test_settings_of_any_kind_are_the_same_when_a_run_goes_on(
+    played: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flwr.common.config import parse_config_args
+
+    settings: dict[str, object] = {"rounds": 4, "lr": 1e-7, "most": math.inf, "fine": True}
+    settings |= {
+        "name": "say \"hi\", 'you'",
+        "path": "C:\\x=1 b=2",
+        "text": "ü😀\n\t",
+        "a.b": "",
+    }
+    read: list[object] = []
+
+    def run(*words: str) -> None:
+        read.append(parse_config_args([words[words.index("--run-config") + 1]]))
+
+    monkeypatch.setattr("srpfl.cli.deploy_operate._flwr", run)
+    put(played, state="stopped", run_config=settings)
+    assert call("resume", str(played))[0] == 0
+    assert read == [settings]
 
 
 def test_a_server_that_was_quick_has_the_last_word(

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -111,9 +113,11 @@ def resume(
     found = read_status(run)
     if found.alive:
         raise ConfigError(f"{run} is at work ({found.done} of {found.rounds} rounds)")
-    pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in found.run_config.items())
-    settings = ["--run-config", pairs] if pairs else []
-    _flwr("run", str(app), *_named(superlink), *settings)
+    with tempfile.TemporaryDirectory(prefix="srpfl-") as scratch:
+        # On the command line Flower takes no texts with quotes in them.
+        settings = Path(scratch) / "settings.toml"
+        settings.write_text(as_toml(found.run_config), encoding="utf-8")
+        _flwr("run", str(app), *_named(superlink), "--run-config", str(settings))
     begun_again(run, found)
     print(f"going on after {found.done} of {found.rounds} rounds")
 
@@ -191,6 +195,17 @@ def sign(
     if trusted is not None:
         trusted.write_text(signing.trusted(key.with_name(f"{key.name}.pub")))
         print(f"nodes trust it by --trusted-entities {trusted}")
+
+
+def as_toml(settings: Mapping[str, Any]) -> str:
+    """Settings as Flower reads them from a file: their JSON, but for numbers that JSON lacks.
+
+    >>> as_toml({"rounds": 4, "name": "a\\"b"})
+    'rounds = 4\\nname = "a\\\\"b"\\n'
+    """
+    odd = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
+    values = {key: json.dumps(value, ensure_ascii=False) for key, value in settings.items()}
+    return "".join(f"{key} = {odd.get(text, text)}\n" for key, text in values.items())
 
 
 def _table(found: Status) -> Table:
