@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import srpfl
-from flower.federation import Federation
+from flower.federation import BASE, Federation
 from srpfl.flower import Patience
 
 
@@ -48,6 +51,27 @@ def test_a_round_that_waits_for_a_lost_answer_goes_on(tmp_path: Path) -> None:
     assert run.rounds[0].participants == [0, 2]
     assert run.rounds[0].duration < 40
     assert [sorted(record.participants) for record in run.rounds[1:]] == [[0, 1, 2]] * 2
+
+
+@pytest.mark.parametrize("policy", [srpfl.Everyone(), srpfl.FedBuff(k=3)], ids=["all", "kept"])
+def test_a_node_that_keeps_silent_costs_its_budget_once(tmp_path: Path, policy: Any) -> None:
+    """It is there, joins, and then answers nothing, not even what it is doing."""
+    patience = Patience(clients=30.0, settling=20.0, poll=0.5, budget=60.0)
+    choices = {"participation": policy, "patience": patience, "rounds": 6, "evaluate_every": 2}
+    federation = Federation(tmp_path, [1, 1, 1], **choices)
+    usual = federation.grid._answer
+
+    def answered(number: int, message: Any) -> Any:
+        silent = number == BASE + 1 and message.metadata.message_type != "query.hello"
+        return None if silent else usual(number, message)
+
+    federation.grid._answer = answered  # type: ignore[method-assign]
+    run = federation.serve()
+    assert {client for record in run.rounds for client in record.participants} == {0, 2}
+    assert federation.of(1).received.count("train") == 1
+    # What it cost is in the rounds' own times; evaluations do not wait for it either.
+    assert 120 < sum(record.duration for record in run.rounds) < 200
+    assert federation.grid.time < 220
 
 
 def test_a_straggler_at_work_is_not_taken_for_lost(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ class KeepingFlowerTransport(FlowerTransport):
         desk, began = self.desk, self.desk.now()
         while True:
             desk.listen()
-            for client in sorted(desk.gone() & self._errands.keys()):
+            for client in sorted((desk.gone() | desk.mail.overdue()) & self._errands.keys()):
                 self._end(client, lost=True)
             if self._back and self._back[0].due <= until:
                 flight = self._back.pop(0)
@@ -118,7 +118,7 @@ class KeepingFlowerTransport(FlowerTransport):
 
     def _may_come(self, busy: Callable[[int], bool], began: float) -> bool:
         """Whether one should still wait for somebody to ask; else it is said that nobody came."""
-        there = self.desk.roll.node_of
+        there = self._present()
         if len(there) >= self._expected and all(busy(c) or c in self._failed for c in there):
             return False
         if self.desk.now() - began < self.patience.clients:

@@ -24,6 +24,7 @@ SPARE = 3600.0  # a letter stays valid so much longer than the answer is of use
 QUIET = 20.0  # seconds of silence that are nothing unusual, whatever the others take
 SLOW = 4.0  # nor is it unusual to take so many times as long as the others
 AGAIN = 60.0  # seconds until a silent node is asked again what it is doing
+WAY = 60.0  # seconds for an answer's way, beside the time for which its work is of use
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,18 @@ class Mail:
                 self._asked[number] = now
                 found.append((number, letter))
         return found
+
+    def overdue(self) -> set[int]:
+        """Clients whose answers are of no use any more, and who have not given up as they should:
+        they owe an answer, but nobody waits for it."""
+        now = self._now()
+        return {
+            letter.client
+            for letter in self._open.values()
+            if letter.client is not None
+            and not letter.asks
+            and now > letter.sent + letter.useful + WAY
+        }
 
     def _pulled(self) -> list[Reply]:
         return self._parcels.pull(list(self._open)) if self._open else []

@@ -85,10 +85,14 @@ class FlowerTransport:
     def _can_begin(self, need: int) -> bool:
         """Whether enough clients are idle. Once waited for without success, absent ones are not
         waited for again; after a try that came to nothing, those who were not in it are."""
-        idle, present = self.desk.idle, self.desk.roll.node_of.keys()
+        idle, present = self.desk.idle, self._present()
         expected = max(self._expected, len(present))
         others = expected - len(self._tried & present)
         return len(idle) >= min(need, expected) and len(idle - self._tried) >= min(need, others)
+
+    def _present(self) -> set[int]:
+        """Who is there and may still answer: one that keeps silent is as good as absent."""
+        return self.desk.roll.node_of.keys() - self.desk.mail.overdue()
 
     def _to_ask(self, call: Call) -> list[int]:
         """The idle clients. After a try of a round that came to nothing, others are asked before
@@ -106,7 +110,7 @@ class FlowerTransport:
             refused = f" (last refused: {roll.refusal})" if roll.refusal else ""
             raise TooFewClientsError(f"{why}: start more nodes, or give them more time{refused}")
         self.events.note("few", why, round=self.desk.round)
-        self._expected = max(1, len(roll.node_of))
+        self._expected = max(1, len(self._present()))
 
     def send(self, request: Request) -> Iterator[Arrival]:
         """Yields once n good answers are there: only beside others can a norm be judged."""
@@ -138,6 +142,10 @@ class FlowerTransport:
                     waiting.discard(client)
                     self._open(client, reply, request)
             waiting -= desk.gone()  # those that have left will not answer
+            for client in sorted(waiting & desk.mail.overdue()):
+                why = "it has neither answered in time nor given up"
+                self.events.note("gone on", why, client=client, round=request.round)
+                waiting.discard(client)
             if came:
                 self._drop_absurd(request, usual)
             elapsed = desk.now() - self._began
@@ -150,6 +158,8 @@ class FlowerTransport:
                 break
             desk.pause()
         yield from self._arrivals()
+        if self._answers:  # fewer than were waited for: until now
+            yield Arrival(-1, desk.now() - self._began, lost=True)
 
     def _enough(self, call: Call, elapsed: float) -> bool:
         if len(self._answers) < call.wait:
@@ -208,7 +218,7 @@ class FlowerTransport:
                     batches.add(batch)
                     waiting |= reached
                     asked |= set(free)
-            if not waiting and desk.roll.node_of.keys() <= asked:
+            if not waiting and self._present() <= asked:
                 break
             desk.pause()
         for client in sorted(waiting):
