@@ -117,9 +117,9 @@ class Gateway:
                     await _answer(send, status, content, headers)
 
     async def _take(self, parts: AsyncIterator[bytes], taken: Taken, most: int) -> bytes:
-        """The whole of a call, or of an answer to it. Whoever calls has not shown a key at this
-        point, and may never take its answer: so what all callers together can take up is bounded,
-        and what one can."""
+        """The whole of a call, or of an answer to it. Nobody has shown a key at this point, and a
+        caller may never take its answer: so what all callers together can take up is bounded, and
+        what one can."""
         whole = bytearray()
         try:
             async with asyncio.timeout(UPLOAD):
