@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,34 @@ def test_who_picks_from_other_replays_is_judged_by_the_one_left() -> None:
         auto_ceiling.ceiling(rows[:1])
 
 
+def test_autos_time_is_set_beside_each_members_and_the_bests() -> None:
+    rows = [made_up(0, 1.0, 2.0, 3.0)]
+    table = [*auto_cells.cells(rows), *auto_cells.cells([made_up(0, math.inf, 6.0, 3.0)])]
+    assert auto_cells.beside(table) == [
+        "the best in hindsight: 1.75 (0.50 to 3.00)",
+        "fedrep: 1.00 (0.50 to 1.50)",
+        "first-0.5: 1.50 (0.00 to 3.00)",
+    ]
+    table = auto_cells.cells([made_up(0, math.inf, 1.0, math.inf)])
+    assert (
+        auto_cells.beside(table)[0]
+        == "the best in hindsight: not reached (not reached to not reached)"
+    )
+
+
+def test_a_file_of_something_else_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.jsonl"
+    for text in ("hello\n", '{"setting": {}}\n', "[]\n"):
+        mine.write_text(text)
+        with pytest.raises(ConfigError, match="move it away"):
+            auto_cells.read(mine)
+    with pytest.raises(SystemExit):
+        main(["cells", "--draw", "1", "--out", str(mine)])
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_a_replay_has_other_batches_and_the_same_start() -> None:
     first, again = (auto_cells.compare(SMALL, 5, replay=replay) for replay in (0, 1))
     assert first.times == auto_cells.compare(SMALL, 5).times
@@ -111,6 +140,7 @@ def test_anyone_can_draw_settings_or_write_their_own(tmp_path: Path) -> None:
     [
         ("[[setting]]\nclient = 3", "unknown name in a setting 'client'"),
         ("[[setting]]\nclock = 'slow'", "unknown clock 'slow'"),
+        ("[[setting]]\nclock = ['fixed']", "unknown clock"),
         ("[[setting]]\nclients = 2.5", "clients must be a whole number"),
         ("[[setting]]\nstart = 100", "start must be between 1 and clients"),
         ("[[setting]]\neta = 0", "eta must be a positive number"),

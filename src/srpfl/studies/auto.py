@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise ConfigError("seeds are numbers from 0 on")
         seeds = range(given.first_seed, given.first_seed + given.seeds)
         (_cells if given.part == CELLS else _networks)(given, seeds)
-    except SrpflError as error:
+    except (SrpflError, OSError, MemoryError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
 
 
@@ -75,6 +75,7 @@ def _cells(given: argparse.Namespace, seeds: range) -> None:
     )
     table = auto_cells.cells(rows)
     print(json.dumps(auto_cells.verdict(table), indent=1))
+    print("\n".join(["Auto's time over that of ...:", *auto_cells.beside(table)]))
     print("\n".join(["furthest behind the best in hindsight:", *auto_cells.weakest(table)]))
     if given.replays > 1:
         print(json.dumps(auto_ceiling.ceiling(rows), indent=1))

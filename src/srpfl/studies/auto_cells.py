@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from srpfl.errors import ConfigError
 from srpfl.linear import method_of_moments
 from srpfl.studies.auto_family import family, theory
 from srpfl.studies.auto_play import Entry, floor_of, side_by_side
@@ -159,7 +160,10 @@ def read(file: Path) -> list[Row]:
     whole, _, torn = file.read_text().rpartition("\n")
     if torn:
         file.write_text(whole + "\n" if whole else "")
-    return [Row.of(line) for line in whole.split("\n") if line]
+    try:
+        return [Row.of(line) for line in whole.split("\n") if line]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"{file} holds other lines than this study's: move it away") from error
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
@@ -200,13 +204,29 @@ def weakest(table: Sequence[Cell], count: int = 10) -> list[str]:
     ]
 
 
+def beside(table: Sequence[Cell]) -> list[str]:
+    """Auto's time over that of each member and of the best: the median, lowest and highest cell.
+    Cells that neither reached are left out."""
+    members = [name for name in table[0].times if not name.startswith("auto")]
+    lines = []
+    for name in ["the best in hindsight", *members]:
+        pairs = [
+            (cell.times["auto"], cell.times.get(name, cell.times[cell.best])) for cell in table
+        ]
+        ratios = sorted(ours / other for ours, other in pairs if min(ours, other) < math.inf)
+        told = [ratios[0], median(ratios), ratios[-1]] if ratios else [math.inf] * 3
+        low, middle, high = (f"{each:.2f}" if each < math.inf else "not reached" for each in told)
+        lines.append(f"{name}: {middle} ({low} to {high})")
+    return lines
+
+
 def judged(ratios: Sequence[float]) -> dict[str, float | None]:
     """How often close and how often far, and the quantiles."""
     ordered = sorted(ratios)
     return {
         "within 1.15": round(fmean(ratio <= CLOSE for ratio in ratios), 3),
         "above 1.5": round(fmean(ratio > FAR for ratio in ratios), 3),
-        "median": round(median(ratios), 3),
+        "median": _short(round(median(ratios), 3)),
         "9 of 10": _short(ordered[math.ceil(0.9 * len(ordered)) - 1]),
         "worst": _short(ordered[-1]),  # None: not reached
     }

@@ -64,7 +64,7 @@ class Setting:
     communications: tuple[float, ...] = COMMUNICATIONS  # C
 
     def __post_init__(self) -> None:
-        if self.clock not in CLOCKS:
+        if str(self.clock) not in CLOCKS:
             raise unknown("clock", str(self.clock), CLOCKS)
         if self.heads not in HEADS:
             raise unknown("kind of heads", str(self.heads), HEADS)
