@@ -129,6 +129,21 @@ FAULTS = {
         "test_hostile.py::test_a_node_cannot_claim_more_test_samples_than_it_joined_with",
         "not believed",
     ),
+    "a node that claims 2^40 training samples, where answers weigh by them": (
+        FAKE,
+        "test_hostile.py::test_a_node_that_joins_with_a_huge_training_set_is_weighed_down",
+        "weighs as much as `outweigh` allows",
+    ),
+    "a node that joins and then keeps silent": (
+        FAKE,
+        "test_lost.py::test_a_node_that_keeps_silent_costs_its_budget_once",
+        "waited for once, a minute beyond its budget",
+    ),
+    "callers of the gateway that do not take their answers": (
+        FAKE,
+        "test_gateway.py::test_answers_that_are_not_taken_cannot_fill_the_memory_either",
+        "memory bounded; others are answered",
+    ),
     "a node that leads a secure sum astray": (
         FAKE,
         "test_masked.py::test_a_hostile_member_raises_nothing",
@@ -158,6 +173,11 @@ FAULTS = {
         FAKE,
         "test_hostile.py::test_with_keys_a_name_belongs_to_its_node",
         "refused",
+    ),
+    "a key that claims one name after another": (
+        FAKE,
+        "test_hostile.py::test_nor_can_it_take_them_one_after_another",
+        "refused; the names' owners take part",
     ),
     "a full disk on a node": (
         FAKE,
