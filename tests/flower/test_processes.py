@@ -309,7 +309,10 @@ def turned_away(flower: LocalFlower) -> int:
 def test_however_the_command_ends_nothing_is_left_behind(
     tmp_path: Path, how: signal.Signals
 ) -> None:
-    program = [sys.executable, "-c", "from srpfl.cli import main; main()"]
+    # However the tests were started: what is ignored, as under nohup, the command ignores too.
+    usual = "import signal as s; s.signal(s.SIGINT, s.default_int_handler)"
+    usual += "; s.signal(s.SIGHUP, s.SIG_DFL)"
+    program = [sys.executable, "-c", f"{usual}; from srpfl.cli import main; main()"]
     command = [*program, "deploy", "local", "--nodes", "2", "--rounds", "50"]
     mine = {**os.environ, "SRPFL_TEST": tmp_path.name, "TMPDIR": str(tmp_path / "scratch")}
     (tmp_path / "scratch").mkdir()
