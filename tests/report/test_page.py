@@ -306,6 +306,14 @@ def test_what_is_taken_along(page: Page, tmp_path: Path) -> None:
     assert page.evaluate("pngOf(byId('timelines'))").startswith("data:image/png")
     page.evaluate("document.querySelector('#configs details').open = true")
     assert page.evaluate("document.querySelectorAll('#configs .copy').length") == 4
+    for done, told in (("true", "Copied"), ("false", "Press Ctrl-C")):  # some browsers refuse
+        page.evaluate(f"copied = async () => {done}; document.querySelector('.copy').click()")
+        assert text_of(page, ".copy") == told
+    assert page.evaluate("String(getSelection())") == text_of(page, "pre.command")
+
+
+def text_of(page: Page, selector: str) -> str:
+    return str(page.evaluate(f"document.querySelector('{selector}').textContent"))
 
 
 def test_title_and_date(page: Page, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 function withCopy(text, kind = "") {
   const words = html("pre", { class: kind, tabindex: "0", "aria-label": kind || "config" }, text);
   const button = html("button", { type: "button", class: "copy", onclick: async () => {
-    button.textContent = (await copied(text)) ? "Copied" : "Press Ctrl-C";
+    const done = await copied(text);
+    if (!done) getSelection().selectAllChildren(words);
+    button.textContent = done ? "Copied" : "Press Ctrl-C";
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   } }, "Copy");
   return html("div", { class: "copied" }, words, button);
