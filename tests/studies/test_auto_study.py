@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,24 @@ def test_autos_time_is_set_beside_each_members_and_the_bests() -> None:
         auto_cells.beside(table)[0]
         == "the best in hindsight: not reached (not reached to not reached)"
     )
+
+
+def test_how_often_auto_is_close_is_told_by_what_sets_cells_apart() -> None:
+    near, noisy = Setting(communications=(0.0,)), Setting(communications=(5.0,), noise=30.0)
+    rows = [
+        replace(made_up(0, 1.0, 2.0, auto), setting=setting, times={
+            name: {f"{setting.communications[0]:g}": [time] * 3}
+            for name, time in {"fedrep": 2.0, "first-0.5": 1.0, "auto": auto}.items()
+        })
+        for setting, auto in ((near, 1.1), (noisy, 1.2))
+    ]  # fmt: skip
+    assert auto_cells.shares(rows, auto_cells.cells(rows)) == [
+        "C = 0: 100 % of 3",
+        "C above 1: 0 % of 3",
+        "clock fixed: 50 % of 6",
+        "start beyond 0.95: 0 % of 3",
+        "start within 0.95: 100 % of 3",
+    ]
 
 
 def test_a_file_of_something_else_is_a_sentence(

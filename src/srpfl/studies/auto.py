@@ -76,6 +76,9 @@ def _cells(given: argparse.Namespace, seeds: range) -> None:
     table = auto_cells.cells(rows)
     print(json.dumps(auto_cells.verdict(table), indent=1))
     print("\n".join(["Auto's time over that of ...:", *auto_cells.beside(table)]))
+    print(
+        "\n".join(["Auto within 1.15 of the best in hindsight:", *auto_cells.shares(rows, table)])
+    )
     print("\n".join(["furthest behind the best in hindsight:", *auto_cells.weakest(table)]))
     if given.replays > 1:
         print(json.dumps(auto_ceiling.ceiling(rows), indent=1))

@@ -14,7 +14,7 @@ from statistics import fmean, median
 from typing import Any
 
 from srpfl.errors import ConfigError
-from srpfl.linear import method_of_moments
+from srpfl.linear import distance, method_of_moments
 from srpfl.studies.auto_family import family, theory
 from srpfl.studies.auto_play import Entry, floor_of, side_by_side
 from srpfl.studies.auto_settings import Setting, setting_of
@@ -24,6 +24,7 @@ TARGETS = (1.2, 2.0, 4.0)  # times FedRep's floor
 LONGER = 6.0  # Auto is given up at so many times the family's best time to the nearest target
 MORE_ROUNDS = 4  # that Auto may play, whose rounds may be short
 CLOSE, FAR = 1.15, 1.5
+BLIND = 0.95  # a start at such a distance, of at most 1, has found next to nothing of the optimum
 
 Times = dict[str, list[float | None]]  # by C: when each target was reached
 
@@ -218,6 +219,26 @@ def beside(table: Sequence[Cell]) -> list[str]:
         low, middle, high = (f"{each:.2f}" if each < math.inf else "not reached" for each in told)
         lines.append(f"{name}: {middle} ({low} to {high})")
     return lines
+
+
+def shares(rows: Sequence[Row], table: Sequence[Cell]) -> list[str]:
+    """How often Auto is close: by C, by clock, and by whether the start has found anything."""
+    away: dict[Setting, list[float]] = {}
+    for setting, seed in {(row.setting, row.seed) for row in rows}:
+        problem = setting.problem(seed)
+        start = distance(problem.representation, method_of_moments(problem))
+        away.setdefault(setting, []).append(start)
+    blind = {setting: fmean(starts) > BLIND for setting, starts in away.items()}
+    groups: dict[str, list[bool]] = {}
+    for cell in table:
+        cost = cell.communication
+        for name in (
+            "C = 0" if not cost else "C up to 1" if cost <= 1 else "C above 1",
+            f"clock {cell.setting.clock}",
+            f"start {'beyond' if blind[cell.setting] else 'within'} {BLIND}",
+        ):
+            groups.setdefault(name, []).append(cell.ratio() <= CLOSE)
+    return [f"{name}: {100 * fmean(c):.0f} % of {len(c)}" for name, c in sorted(groups.items())]
 
 
 def judged(ratios: Sequence[float]) -> dict[str, float | None]:
