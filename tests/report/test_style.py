@@ -87,6 +87,24 @@ def test_labels_have_neither_hashes_nor_what_was_left_open() -> None:
     ]
 
 
+def test_labels_name_what_a_policy_begins_with() -> None:
+    """Also where that was left to the policy: a tenth of the clients."""
+    run = made_up.run(clients=20)
+    starts = [None, 4, 2]
+    runs = [
+        dataclasses.replace(
+            run,
+            config={
+                **run.config,
+                "participation": {"kind": "Doubling", "sample": 1.0, "start": start, "every": 5},
+            },
+        )
+        for start in starts
+    ]
+    assert groups_of(runs) == ["srpfl (start 2)", "srpfl (start 4)", "srpfl (start 2)"]
+    assert groups_of(runs[:1]) == ["srpfl"]
+
+
 @pytest.mark.parametrize("steps", [LIGHT_STEPS, DARK_STEPS], ids=["light", "dark"])
 def test_steps_can_be_told_apart_in_grey(steps: list[str]) -> None:
     grey = [lab(colour, "usual")[0] for colour in steps]

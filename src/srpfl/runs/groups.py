@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from srpfl.errors import ConfigError
 from srpfl.options.methods import METHODS
+from srpfl.participation.base import Sampling, checked_start
 from srpfl.runs.results import Results
 
 CHOICES = (
@@ -103,7 +105,7 @@ def leaves(config: Mapping[str, Any]) -> dict[str, str]:
 def _told(runs: Sequence[Results]) -> list[dict[str, str]]:
     """The choices in words that fit a label: a model goes by its name, and those of one name by
     their number."""
-    found = [leaves(run.config) for run in runs]
+    found = [{**leaves(run.config), **_begins(run.config)} for run in runs]
     texts = list(dict.fromkeys(values["model"] for values in found if "model" in values))
     names = [text.split("(")[0].strip()[:40] for text in texts]
     for values in found:
@@ -114,6 +116,19 @@ def _told(runs: Sequence[Results]) -> list[dict[str, str]]:
             values["model"] = names[place] + number
     _number_data(runs, found)
     return found
+
+
+def _begins(config: Mapping[str, Any]) -> dict[str, str]:
+    """How many clients a policy first waits for, where that was left to it: a tenth of them."""
+    told, data = config.get("participation"), config.get("data")
+    if not isinstance(told, Mapping) or not isinstance(data, Mapping) or told.get("schedule"):
+        return {}
+    try:
+        asked = Sampling(sample=told["sample"]).asked(int(data["clients"]))
+    except (ConfigError, KeyError, TypeError, ValueError, OverflowError):
+        return {}  # a folder of another kind
+    left_open = [name for name in ("start", "n") if told.get(name, 0) is None]
+    return {f"participation.{name}": str(checked_start(None, asked)) for name in left_open}
 
 
 def _number_data(runs: Sequence[Results], found: Sequence[dict[str, str]]) -> None:
