@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MAX_GIB, str(2 / 1024))
 
 
-def refused(name: str, folder: Path | None = None) -> str:
+def refused(name: str, folder: Path | None = None, most: int = MOST) -> str:
     """The sentence with which a file is refused, before it has taken much of Python's memory or of
     Arrow's."""
     usual = pa.default_memory_pool()
@@ -42,7 +42,7 @@ def refused(name: str, folder: Path | None = None) -> str:
         with pytest.raises(SrpflError) as caught:
             load(name, data_dir=folder, clients=1, partition=IID())
         assert tracemalloc.get_traced_memory()[1] < MOST
-        assert (arrows.max_memory() or 0) < MOST
+        assert (arrows.max_memory() or 0) < most
     finally:
         tracemalloc.stop()
         pa.set_memory_pool(usual)
@@ -59,9 +59,15 @@ def write_repeated(path: Path, value: bytes, rows: int) -> Path:
 
 
 def test_a_value_repeated_in_all_rows_of_a_parquet_file(tmp_path: Path, small: None) -> None:
-    path = write_repeated(tmp_path / "bomb.parquet", bytes(MIB), 200)
+    path = write_repeated(tmp_path / "bomb.parquet", bytes(MIB // 4), 200)
     assert path.stat().st_size < 4000
-    assert "cannot be decoded" in refused(f"parquet:{path}")  # the first row is no image
+    # The first row is no image.
+    assert "cannot be decoded" in refused(f"parquet:{path}", most=2 * MIB)
+
+
+def test_a_value_that_is_too_long_for_a_batch_of_its_own(tmp_path: Path, small: None) -> None:
+    path = write_repeated(tmp_path / "bomb.parquet", bytes(MIB), 2)
+    assert "would take 0.0 GiB in memory, more than" in refused(f"parquet:{path}", most=MIB)
 
 
 def test_a_parquet_file_of_very_many_rows(tmp_path: Path, small: None) -> None:
@@ -149,8 +155,8 @@ def write_npz(path: Path, header: bytes, **arrays: np.ndarray) -> Path:
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
-        (f"({2**50}, 1)", "8,388,608.0 GiB in memory"),
-        ("(70000, 70000)", "36.5 GiB in memory"),
+        (f"({2**50}, 1)", "12,582,912.0 GiB in memory"),
+        ("(70000, 70000)", "54.8 GiB in memory"),
         (f"({2**70}, {2**70})", "GiB in memory"),
         ("(-5, -2000000000)", "cannot be read as an .npz"),
         ("(" * 300, "cannot be read as an .npz"),
@@ -161,6 +167,13 @@ def test_an_array_that_promises_much(tmp_path: Path, shape: str, said: str) -> N
     rest = {"y_train": np.arange(3), "x_test": np.ones((3, 1)), "y_test": np.arange(3)}
     path = write_npz(tmp_path / "bomb.npz", header, **rest)
     assert said in refused(f"numpy:{path}")
+
+
+def test_small_numbers_that_become_larger_ones(tmp_path: Path, small: None) -> None:
+    whole = {"y_train": np.arange(3), "x_test": np.ones((3, 1)), "y_test": np.arange(3)}
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, x_train=np.zeros((3, MIB // 4), np.int8), **whole)  # type: ignore[arg-type]
+    assert "more than" in refused(f"numpy:{path}")  # 0.75 MiB, and 3 MiB in single precision
 
 
 def add_zeros(path: Path, name: str, head: bytes = b"") -> None:

@@ -21,6 +21,7 @@ from srpfl.errors import DataError
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 LABELS = ("label", "labels", "fine_label", "character")
 WRITERS = ("writer_id", "writer", "client_id", "client")
+SINGLE = 4  # bytes of a number as it is kept, unless it is a byte
 HEADER = 10_000  # bytes of an array's header that NumPy parses at most
 
 
@@ -123,7 +124,8 @@ def _npz(path: Path) -> Arrays:
 
 
 def _declared(archive: zipfile.ZipFile, name: str) -> int:
-    """The bytes that an array of the file will take, from its header alone."""
+    """The bytes that an array of the file will take, with what is made of it, from its header
+    alone."""
     with archive.open(name) as member:
         wide = np.lib.format.read_magic(member) > (1, 0)
         length = int.from_bytes(member.read(4 if wide else 2), "little")
@@ -135,7 +137,8 @@ def _declared(archive: zipfile.ZipFile, name: str) -> int:
         shape, _, dtype = read(member)
     if any(side < 0 for side in shape):
         raise ValueError(f"an array cannot have the shape {shape}")
-    return math.prod(shape) * int(dtype.itemsize)
+    single = 0 if dtype == np.uint8 else SINGLE
+    return math.prod(shape) * (int(dtype.itemsize) + single)
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
@@ -145,9 +148,9 @@ def _array(archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
 
 
 def _inputs(x: NDArray[np.generic], where: str) -> NDArray[np.generic]:
-    if x.ndim < 2 or not (np.issubdtype(x.dtype, np.number) or x.dtype == np.bool_):
+    if x.ndim < 2:
         raise DataError(f"{where} must hold numbers, one row per point")
-    if x.dtype.kind == "c":
+    if x.dtype.kind not in "iufb":
         raise DataError(f"{where} must hold real numbers, not {x.dtype}")
     if x.dtype != np.uint8:
         with np.errstate(over="ignore"):  # a number beyond single precision is found below

@@ -11,6 +11,7 @@ from srpfl.data.limits import allowed, check_bytes
 from srpfl.errors import DataError
 
 ROWS = 2048  # of a batch at most
+ALIVE = 4  # batches in memory at a time: the last, the next, and what is made of them
 NUMBER = 8  # bytes that a value takes at most, apart from texts
 
 
@@ -57,9 +58,10 @@ def batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:
         with readable(path):
             chunks = list(_chunks(file.metadata, columns))
         declared = sum(max(size, NUMBER * count) for size, count in chunks)
-        check_bytes(max(declared, NUMBER * file.metadata.num_rows), path)
-        largest = max((size for size, _ in chunks), default=1)
-        each = min(ROWS, max(1, allowed(path) // max(1, largest)))
+        # Nobody says how long the longest value is; a whole piece may be one.
+        least = ALIVE * max((size for size, _ in chunks), default=1)
+        check_bytes(max(declared, least, NUMBER * file.metadata.num_rows), path)
+        each = min(ROWS, allowed(path) // max(1, least))
         found = file.iter_batches(each, columns=list(columns))
         while True:
             with readable(path):
