@@ -173,6 +173,11 @@ def test_what_is_kept_of_a_run_is_json() -> None:
     json.dumps(run.config, allow_nan=False)
 
 
+def test_a_number_too_long_to_be_written_down_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config\.json cannot be written: .* digits"):
+        play(out=tmp_path / "run", options={"code": 10**5000})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Capped(srpfl.Everyone):
     """A policy of one's own; infinity means "no cap"."""

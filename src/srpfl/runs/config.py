@@ -82,7 +82,10 @@ def config_text(config: Mapping[str, Any], counts: Counts | None, *, sealed: boo
         raise ConfigError(f"'{wrong}' must be a number, not NaN or infinity")
     if sealed and counts is not None:
         told["sums"] = {PARTITION: digest(counts_text(counts).encode())}
-    text = json.dumps(told, indent=2, allow_nan=False) + "\n"
+    try:
+        text = json.dumps(told, indent=2, allow_nan=False) + "\n"
+    except ValueError as error:  # a number of thousands of digits
+        raise ConfigError(f"the run's {CONFIG} cannot be written: {error}") from error
     return seal(text) if sealed else text
 
 
