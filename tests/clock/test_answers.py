@@ -54,6 +54,7 @@ def asked(answer: Any, clients: int = 3) -> np.ndarray:
         (None, "gave an array of shape"),
         ([[1.0], [2.0, 3.0], 4.0], "must give numbers"),
         ([10**400, 1, 2], "must give numbers"),
+        (np.ma.array([1.0, 2.0, 3.0], mask=[0, 0, 1]), "must give numbers"),
     ],
 )
 def test_answers_that_are_no_times_are_one_sentence(answer: Any, sentence: str) -> None:

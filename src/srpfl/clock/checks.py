@@ -20,7 +20,7 @@ def times_of(
     found = clock.times(seed, round, clients, population, work)
     try:
         given = np.asarray(found)
-        if given.dtype.kind not in "iufO":
+        if given.dtype.kind not in "iufO" or np.ma.is_masked(found):
             raise TypeError
         times = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError):
