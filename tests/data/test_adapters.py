@@ -190,6 +190,56 @@ def test_a_row_of_nobody_is_not_another_client(nobody: Any) -> None:
         from_frame(table, client="who", label="kind")
     with pytest.raises(DataError, match="row 0 has no client"):
         from_arrays(np.ones((2, 2)), [0, 1], [np.nan, 1.0])
+    with pytest.raises(DataError, match="row 1 has no client"):
+        from_arrays(np.ones((2, 2)), [0, 1], ["a", nobody])
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan"), pandas.NA, pandas.NaT])
+def test_a_row_without_a_label_is_not_a_class_of_its_own(nothing: Any) -> None:
+    labels, column = ["cat", "dog", nothing, "cat"], {"who": list("aabb"), "a": range(4)}
+    for given in (labels, np.array(labels, dtype=object), [0.5, 1.5, nothing, 2.5]):
+        with pytest.raises(DataError, match="row 2 has no label"):
+            from_arrays(np.ones((4, 2)), given, list("aabb"))
+    table = pandas.DataFrame(column | {"kind": pandas.Categorical(labels)})
+    with pytest.raises(DataError, match="row 2 has no label"):
+        from_frame(table, client="who", label="kind")
+    with pytest.raises(DataError, match="row 2 has nothing in the column 'label'"):
+        from_datasets(column | {"input_ids": [[1]] * 4, "label": labels}, client="who")
+
+
+def test_masked_values_are_not_taken_for_what_lies_under_the_mask() -> None:
+    for x, y, who in ((1, 0, 0), (0, 1, 0), (0, 0, 1)):
+        columns = (np.ma.array(np.ones(4, int), mask=[0, 0, 0, masked]) for masked in (x, y, who))
+        with pytest.raises(DataError, match="masked values"):
+            from_arrays(*columns)
+
+
+ROWS = {"who": list("aabb"), "input_ids": [[1, 2]] * 4, "label": [0, 1, 0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"input_ids": [[1, 2]] * 3 + [None]}, "'input_ids' must hold numbers"),
+        ({"input_ids": [[1, 2]] * 3}, "different numbers of rows"),
+        ({"input_ids": [[1, 2]] * 3 + [[2**70]]}, "'input_ids' must hold numbers"),
+        ({"input_ids": [[[1], [2]]] * 3 + [[[1]]]}, "'input_ids' must hold numbers"),
+        ({"label": [0, "cat", 0, 1]}, "'label' holds texts and others"),
+        ({"who": ["a", None, "b", "b"]}, "row 1 has nothing in the column 'who'"),
+    ],
+)
+def test_a_bad_table_is_a_sentence(changed: Any, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        from_datasets(ROWS | changed, client="who")
+
+
+def test_no_row_decides_on_the_numbers_of_others() -> None:
+    """An empty text does not make tokens numbers with a point, and whole labels before others do
+    not cut those off."""
+    data = from_datasets(ROWS | {"input_ids": [[], [1, 2], [3], [4]]}, client="who")
+    assert data.train(0).x["input_ids"].dtype == np.int64
+    rows = ROWS | {"labels": [[0, 1], [1.7, 2.5], [0, 0], [0, 0]]}
+    assert 1.7 in from_datasets(rows, client="who", label="labels").train_pool.y
 
 
 def test_what_is_no_table_of_columns_is_a_sentence() -> None:

@@ -19,7 +19,7 @@ from sentence import one_sentence
 from srpfl.data import Samples, Transform
 from srpfl.data.checks import COUNTED, LOOKED_AT, SAMPLED, Checked, check_data
 from srpfl.engine.loop import LoopEngine
-from srpfl.errors import DataError, RunFolderError
+from srpfl.errors import ConfigError, DataError, RunFolderError
 from srpfl.task import Classification, MultiLabel, NextToken, Regression, Task
 
 MANY = LOOKED_AT + 500
@@ -97,6 +97,12 @@ WRONG = {
         r"inputs have the shape \(3,\), but client 0's have \(4,\): .* padding",
     ),
     "two inputs": (lambda x, y: ((x, x), y), r"inputs have the shape \(\(4,\), \(4,\)\)"),
+    "whole numbers": (lambda x, y: ((9 * x).astype(int), y), "inputs of type int64, but client 0"),
+    "bytes": (lambda x, y: (x.astype(np.uint8), y), "inputs of type uint8, but client 0"),
+    "truth values": (lambda x, y: (x > 0, y), "has numbers with a point"),
+    "masked inputs": (lambda x, y: (np.ma.masked_less(x, 0.5), y), "masked values"),
+    "masked NaN": (lambda x, y: (np.ma.masked_invalid(np.where(x > 0, x, np.nan)), y), "masked"),
+    "masked labels": (lambda x, y: (x, np.ma.masked_less(y, 3)), "masked values"),
     "fewer labels": (lambda x, y: (x, y[:2]), "as many inputs as labels"),
     "fewer of both": (lambda x, y: (x[:2], y[:2]), "has 2 training samples, but its size is said"),
 }
@@ -125,6 +131,16 @@ def test_what_a_client_is_tested_on_is_checked_too() -> None:
     data = Crowd(change=at(BAD, lambda x, y: (x, y - 100)), parts=("test",))
     with pytest.raises(DataError, match=f"client {BAD}'s labels"):
         play(data, evaluate_every=1)
+    data = Crowd(change=at(0, lambda x, y: (x.astype(int), y)), parts=("test",))
+    with pytest.raises(DataError, match="client 0 has test inputs of type int64"):
+        play(data)
+
+
+def test_a_model_that_does_not_take_the_test_samples_is_refused_at_once() -> None:
+    data = Crowd(9, change=lambda client, x, y: (x[:, :3], y), parts=("test",))
+    with pytest.raises(ConfigError, match=r"does not take test samples of shape \(3,\)") as caught:
+        play(data)
+    one_sentence(caught.value)
 
 
 def test_an_engine_of_ones_own_gets_checked_clients_only() -> None:

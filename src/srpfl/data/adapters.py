@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from srpfl.core.trees import Tree, count, gathered, leaves, mapped
 from srpfl.data import hugging_face
 from srpfl.data.base import IntArray, Pooled, Samples, Transform
-from srpfl.data.checks import check_form, shapes
+from srpfl.data.checks import check_form, is_missing, shapes
 from srpfl.data.dataset import held_out
 from srpfl.data.loading import load
 from srpfl.errors import ConfigError, DataError, shown
@@ -57,15 +57,16 @@ def from_arrays(
     (('a', 'b'), 2, dtype('float32'))
     """
     x = mapped(_numbers, x)
-    labels, classes, task, meaning = _labels(_array(y))
-    owners = _array(client)
+    labels, classes, task, meaning = _labels(_filled(y, "label"))
+    owners = _filled(client, "client")
     rows = count(x)
     for what, values in (("y", labels), ("client", owners)):
         if len(values) != rows:
             raise DataError(f"x has {rows} rows and {what} has {len(values)}: they must be equal")
     if not rows:
         raise DataError("there are no samples")
-    _check_owners(owners)
+    if owners.ndim != 1:
+        raise DataError("client must be one name or number for each row of x")
     names, numbers = np.unique(_sortable(owners), return_inverse=True)
     train, tested = _parts(numbers, names, test)
     pool = Samples(x, labels)
@@ -193,6 +194,8 @@ def from_hub(repository: str, *, partition: Partition | None = None, **options: 
 def _array(values: Any) -> NDArray[Any]:
     if isinstance(values, torch.Tensor):
         return values.detach().cpu().numpy()
+    if np.ma.is_masked(values):
+        raise DataError("there are masked values: fill them in, or leave their rows out")
     try:
         return np.asarray(values)
     except ValueError as error:  # rows of several lengths
@@ -201,19 +204,15 @@ def _array(values: Any) -> NDArray[Any]:
         ) from error
 
 
-def _check_owners(owners: NDArray[Any]) -> None:
-    """Refuse rows of nobody: they would be taken for another client's."""
-    if owners.ndim != 1:
-        raise DataError("client must be one name or number for each row of x")
-    missing = next((row for row, each in enumerate(owners.tolist()) if _is_missing(each)), None)
-    if missing is not None:
-        raise DataError(f"row {missing} has no client: fill it in, or leave the row out")
-
-
-def _is_missing(value: Any) -> bool:
-    """Whether a value stands for none, as NumPy and pandas write it."""
-    strange = type(value).__name__ in ("NAType", "NaTType")  # which cannot be compared
-    return value is None or strange or value != value  # NaN is not equal to itself
+def _filled(values: Any, what: str) -> NDArray[Any]:
+    """A column without gaps. A gap would be taken for a client, or a class, of its own."""
+    array = _array(values)
+    if array.ndim == 1:  # a list may hold what is a text once it is an array
+        each = values if isinstance(values, (list, tuple)) else array.tolist()
+        gap = next((row for row, value in enumerate(each) if is_missing(value)), None)
+        if gap is not None:
+            raise DataError(f"row {gap} has no {what}: fill it in, or leave the row out")
+    return array
 
 
 def _numbers(values: Any) -> NDArray[Any]:

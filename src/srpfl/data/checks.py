@@ -21,6 +21,7 @@ COUNTED = 100_000  # beyond this a population is not asked for its sizes: that w
 SAMPLED = 32  # clients whose bytes are in the fingerprint of a larger population
 TAKEN = 1 << 16  # bytes of an array that are in the fingerprint, about
 CELLS = 2_000_000  # clients x classes up to which the counts are kept
+KINDS = {"f": "numbers with a point", "i": "whole numbers", "b": "truth values"}
 
 Part = Literal["train", "test"]
 
@@ -44,6 +45,8 @@ class Checked:
         }
         # The first client of each part, and the form of its samples.
         self._first: dict[Part, tuple[int, Any]] = {}
+        # Some client, and the kinds of numbers of its inputs, array by array.
+        self._kinds: tuple[int, list[str]] | None = None
         # Whole numbers of inputs, and of labels that are no classes: by array and whether it is the
         # largest, the number and its sample.
         self._extremes: dict[tuple[int, bool], tuple[int, Samples]] = {}
@@ -85,11 +88,29 @@ class Checked:
             if len(samples[1]):
                 other, expected = self._first.setdefault(part, (client, shapes(samples)))
                 check_form(shapes(samples), client, expected, other)
+                self._check_kinds(samples, client, part)
                 self._note_extremes(samples)
             self._seen[part][client] = True
         if all(map(_fine, leaves(samples))):
             return samples
         return Samples(*mapped(_laid_out, tuple(samples)))
+
+    def _check_kinds(self, samples: Samples, client: int, part: Part) -> None:
+        """Refuse inputs of another kind than another client's: whole numbers among numbers with a
+        point are something else to a model, and where both are put together one is changed."""
+        arrays = leaves(samples[0])
+        found = ["f" if self.transform.rescales(array) else array.dtype.kind for array in arrays]
+        found = ["i" if kind == "u" else kind for kind in found]
+        if self._kinds is None:
+            self._kinds = client, found
+        other, expected = self._kinds
+        for array, here, there in zip(arrays, found, expected, strict=True):
+            if here != there:
+                which = "test inputs" if part == "test" else "inputs"
+                raise DataError(
+                    f"client {client} has {which} of type {array.dtype}, but client {other} has "
+                    f"{KINDS[there]}: give all samples numbers of one kind"
+                )
 
     def _note_extremes(self, samples: Samples) -> None:
         arrays = [*leaves(samples[0]), *([] if self.classes else [samples[1]])]
@@ -169,6 +190,12 @@ def _crc(array: Any, crc: int) -> int:
     return zlib.crc32(array[::step].tobytes(), crc)
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for none, as Python, NumPy and pandas write it."""
+    strange = type(value).__name__ in ("NAType", "NaTType")  # which cannot be compared
+    return value is None or strange or bool(value != value)  # NaN is not equal to itself
+
+
 def shapes(samples: Samples) -> Any:
     """The shapes of one sample: of its input, and of its label."""
     return mapped(lambda array: array.shape[1:], tuple(samples))
@@ -196,6 +223,8 @@ def check_samples(samples: Samples, client: int, classes: int, task: Task) -> No
     fine = len(arrays) > 1 and all(isinstance(a, np.ndarray) and a.ndim > 0 for a in arrays)
     if not fine or count(x) != len(y):
         raise DataError(f"client {client}'s samples must be NumPy arrays, as many inputs as labels")
+    if any(map(np.ma.is_masked, arrays)):
+        raise DataError(f"client {client} has masked values: fill them in, or leave their rows out")
     if y.dtype.kind not in "iufb" or y.itemsize > 8:
         raise DataError(f"client {client}'s labels must be real numbers, not {y.dtype}")
     wrong = task.check_labels(y, classes)

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from srpfl.core.trees import count
 from srpfl.data.base import IntArray, Pooled, Samples, Transform
+from srpfl.data.checks import is_missing
 from srpfl.data.dataset import held_out
 from srpfl.data.padded import MASK, Padded
 from srpfl.errors import DataError
@@ -52,18 +54,23 @@ def from_datasets(
             "tokenizer first, or name the columns with inputs=[...]"
         )
     tables = [columns] if test is None else [columns, _Columns(test)]
-    owners = [np.array([str(who) for who in table.column(client)]) for table in tables]
+    owners = [np.array([str(who) for who in table.filled(client)]) for table in tables]
     length = {name: max(_longest(table.column(name)) for table in tables) for name in names}
-    words = sorted({w for t in tables for w in t.column(labels) if isinstance(w, str)})
+    words = sorted({w for t in tables for w in t.filled(labels) if isinstance(w, str)})
+    codes = {word: code for code, word in enumerate(words)}
     places = max(_longest(table.column(labels)) for table in tables)
     pools = []
-    for table in tables:
+    for table, own in zip(tables, owners, strict=True):
         x = {name: _padded(table.column(name), length[name], padding, name) for name in names}
         if length.get("input_ids") and MASK not in x:
             x[MASK] = _mask(table.column("input_ids"), length["input_ids"])
         y = table.column(labels)
         if words:
-            y = [words.index(word) for word in y]
+            y = [codes.get(word) if isinstance(word, str) else None for word in y]
+            if None in y:
+                raise DataError(f"the column '{labels}' holds texts and others: make them one kind")
+        if len({count(x), len(y), len(own)}) > 1:
+            raise DataError("the columns have different numbers of rows")
         pools.append(Samples(x, _padded(y, places, IGNORE, labels)))
     whose, order = np.unique(owners[0], return_index=True)
     whose = whose[np.argsort(order)]  # in the order in which they come
@@ -112,6 +119,16 @@ class _Columns:
             raise DataError("there are no rows")
         return [each.tolist() if hasattr(each, "tolist") else each for each in plain]
 
+    def filled(self, name: str) -> list[Any]:
+        """A column without gaps, which would be taken for values."""
+        values = self.column(name)
+        gap = next((row for row, value in enumerate(values) if is_missing(value)), None)
+        if gap is not None:
+            raise DataError(
+                f"row {gap} has nothing in the column '{name}': fill it in, or leave the row out"
+            )
+        return values
+
 
 def _longest(rows: list[Any]) -> int:
     """0 where a row is a number."""
@@ -119,15 +136,25 @@ def _longest(rows: list[Any]) -> int:
 
 
 def _padded(rows: list[Any], length: int, filler: int, name: str) -> NDArray[Any]:
-    if not length:
-        return np.asarray(rows)
-    if isinstance(rows[0], (list, tuple)) and rows[0] and isinstance(rows[0][0], (list, tuple)):
-        return np.asarray(rows)  # images and the like, all of one size
-    fill = filler if name in ("input_ids", *LABELS) else 0
-    made = np.full((len(rows), length), fill, dtype=np.asarray(rows[0]).dtype)
-    for place, row in enumerate(rows):
-        made[place, : len(row)] = row
-    return made
+    try:
+        if not length:
+            return np.asarray(rows)
+        if isinstance(rows[0], (list, tuple)) and rows[0] and isinstance(rows[0][0], (list, tuple)):
+            return np.asarray(rows)  # images and the like, all of one size
+        # An empty row says nothing of its numbers; one with a point makes all such numbers.
+        arrays = [np.asarray(row) for row in rows if len(row)]
+        kind = np.result_type(*{array.dtype for array in arrays})
+        if kind.kind not in "iufb":
+            raise TypeError(f"there is {kind}")
+        fill = filler if name in ("input_ids", *LABELS) else 0
+        made = np.full((len(rows), length), fill, dtype=kind)
+        for place, row in enumerate(rows):
+            made[place, : len(row)] = row
+        return made
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"the column '{name}' must hold numbers, or lists of numbers, in every row: {error}"
+        ) from error
 
 
 def _mask(rows: list[Any], length: int) -> IntArray:
