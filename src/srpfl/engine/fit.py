@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -52,13 +52,10 @@ def check_fit(model: nn.Module, data: Federated, task: Task) -> None:
                 "imaginary parts as two parameters"
             )
     two = probe(data)
-    try:
-        with one_thread(), torch.random.fork_rng(devices=[]), torch.no_grad():
-            outputs, _ = called(ready(model))({}, two.x)
-    except Exception as error:  # whatever the model's own code raises
-        raise ConfigError(
-            f"the model does not take samples of {_described(two.x)}: {reason(error)}{_hint(two.x)}"
-        ) from error
+    outputs = _outputs(model, two.x, "samples")
+    tested = data.test(0)
+    if len(tested.y) and form((other := _twice(tested, data)).x) != form(two.x):
+        _ = _outputs(model, other.x, "test samples")
     try:
         task.check_outputs(outputs, two.y, data.classes)
     except ConfigError:
@@ -67,6 +64,17 @@ def check_fit(model: nn.Module, data: Federated, task: Task) -> None:
         raise ConfigError(
             f"{type(task).__name__} cannot take the model's outputs for labels of shape "
             f"{tuple(two.y.shape[1:])}: {reason(error)}"
+        ) from error
+
+
+def _outputs(model: nn.Module, x: Tree, what: str) -> Any:
+    """What the model says to some samples, or a sentence."""
+    try:
+        with one_thread(), torch.random.fork_rng(devices=[]), torch.no_grad():
+            return called(ready(model))({}, x)[0]
+    except Exception as error:  # whatever the model's own code raises
+        raise ConfigError(
+            f"the model does not take {what} of {_described(x)}: {reason(error)}{_hint(x)}"
         ) from error
 
 
@@ -175,6 +183,11 @@ def ready(model: nn.Module) -> nn.Module:
 
 
 def probe(data: Federated) -> Probe:
-    x, y = data.train(0)
+    return _twice(data.train(0), data)
+
+
+def _twice(samples: Samples, data: Federated) -> Probe:
+    """The first of some samples, as models take them."""
+    x, y = samples
     one, label = tensors(Samples(take(x, slice(0, 1)), y[:1]), torch.device("cpu"))
     return Probe(data.transform.prepare(gathered(torch.cat, [one, one])), torch.cat([label, label]))
