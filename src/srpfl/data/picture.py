@@ -31,6 +31,7 @@ def draw(data: Federated, path: str | Path) -> None:
     ...     draw(load("digits", clients=5), Path(folder) / "partition.png")
     """
     # The figure's own canvas and not pyplot: no window system, no global state.
+    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -43,7 +44,10 @@ def draw(data: Federated, path: str | Path) -> None:
     figure = Figure(figsize=(max(4.5, width), max(2.8, height)), layout="constrained")
     axes = figure.subplots()
     areas = (0.95 * cell) ** 2 * points / points.max()
-    dots = axes.scatter(client, kind, areas, c=points, cmap="viridis_r", vmin=0, linewidths=0)
+    blues = LinearSegmentedColormap.from_list(
+        "few to many", ["#c3d9ea", "#003f73"]
+    )  # as a report's
+    dots = axes.scatter(client, kind, areas, c=points, cmap=blues, vmin=0, linewidths=0)
     axes.set(
         xlim=(-0.8, data.clients - 0.2),
         ylim=(classes - 0.2, -0.8),
