@@ -62,13 +62,15 @@ def test_what_is_said_of_the_digits_slow_clients_is_on_record() -> None:
 
 @pytest.mark.slow
 def test_the_results_follow_from_their_records(tmp_path: Path) -> None:
-    from srpfl.reproduce.page import build, diverged, faults, read
+    from srpfl.reproduce.page import CLAIMS, build, diverged, faults, overview, read
 
+    figures = {}
     for folder in sorted((ROOT / "results").glob("fig*")):
-        panels = read(folder)
+        figures[folder.name] = panels = read(folder)
         assert [text for runs in panels.values() for run in runs for text in faults(run)] == []
         for name, text in build(folder.name, panels, diverged(folder)).items():
             assert (folder / name).read_text() == text, f"{folder.name}/{name}"
+    assert (ROOT / "results" / CLAIMS).read_text() == overview(figures)
 
 
 def test_the_tables_of_scale_are_those_of_the_measurements() -> None:

@@ -8,11 +8,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from scipy.stats import ttest_1samp
 
 from srpfl.errors import ConfigError, RunFolderError, SrpflError
 from srpfl.reproduce import TRAININGS, Panel, check, grid, train, write
+from srpfl.reproduce.findings import claims_table, found_in
 from srpfl.reproduce.grid import evaluated, place
-from srpfl.reproduce.page import faults
+from srpfl.reproduce.page import CLAIMS, faults
+from srpfl.reproduce.paired import Paired, paired
+from srpfl.reproduce.summary import COSTS, Row
 from srpfl.runs.folder import ROUNDS
 from srpfl.runs.run import Run
 
@@ -111,10 +115,38 @@ def test_true_results_pass_and_false_ones_are_named(results: Path, tmp_path: Pat
     table.write_text(table.read_text().replace("fedrep", "fedwrong"))
     assert [text for text in check(copy) if "table.json does not follow from the records" in text]
     assert check(copy) == []  # it was rebuilt
+    (copy / CLAIMS).unlink()
+    assert check(copy) == [f"{copy / CLAIMS} does not follow from the records"]
     folder = copy / "fig3" / "digits" / "srpfl-seed0"
     lines = (folder / ROUNDS).read_text().splitlines(keepends=True)
     (folder / ROUNDS).write_text(lines[0])
     assert any("srpfl is claimed for seeds [0]" in text for text in check(copy))
+
+
+def line(method: str, final: float, speedup: float | None = None) -> Row:
+    gains = {f"{cost:g}": speedup for cost in COSTS}
+    times: dict[str, float | None] = {f"{cost:g}": 1.0 for cost in COSTS}
+    return Row(method, [0], final, 0.0, 0.5, times, gains, times, slow_half=final, fast_half=0.7)
+
+
+def test_each_claim_is_listed_once_with_the_panels_where_it_holds_and_where_not() -> None:
+    good = found_in([line("fedrep", 0.7), line("srpfl", 0.72, 3.0)])
+    bad = found_in([line("fedrep", 0.7), line("srpfl", 0.68, 0.5)], {"srpfl": Paired(3, 0.01, 0.2)})
+    none = found_in([line("fedrep", 0.7), line("srpfl", 0.7)])
+    rows = list(claims_table({"a": good, "b": bad, "c": none}))[2:]
+    assert rows == [
+        "| srpfl is faster than fedrep, C = 0 | a 3.0x | b 0.5x | c |",
+        "| srpfl ends where fedrep ends, or above (to half a point) | a +2.00; c +0.00 "
+        "| b -2.00 ± 1.00 (3 seeds, p = 0.20) |  |",
+        "| a high cost of communication hurts srpfl |  | a 3.0x to 3.00x; b 0.5x to 0.50x | c |",
+        "| slow clients are not worse off under srpfl | a +2.00; c +0.00 | b -2.00 |  |",
+    ]
+
+
+@pytest.mark.parametrize("differences", [[1.0, 2.0, 4.0], [0.3, -0.2, 0.5, 0.1, -0.4]])
+def test_a_paired_difference_has_the_p_value_of_the_t_test(differences: list[float]) -> None:
+    expected = ttest_1samp(differences, 0.0).pvalue
+    assert paired(differences).p == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_clock_that_does_not_follow_from_the_arrivals_is_a_fault(results: Path) -> None:
