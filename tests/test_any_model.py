@@ -17,6 +17,7 @@ from srpfl.clock.base import Work
 from srpfl.core.initial import initial_model
 from srpfl.core.split import state_of
 from srpfl.engine.base import Job
+from srpfl.engine.dropout import dropped, with_keyed_dropout
 from srpfl.engine.loop import LoopEngine
 from srpfl.errors import ConfigError
 from srpfl.loop.watchers import Watcher
@@ -139,13 +140,22 @@ def test_dropout_of_any_kind_resumes_exactly(kind: Any, engine: str, tmp_path: P
 
 
 def test_channel_dropout_drops_whole_channels() -> None:
-    from srpfl.engine.dropout import with_keyed_dropout
-
     layer = with_keyed_dropout(nn.Sequential(nn.Dropout2d(0.5))).train()
     kept = layer(torch.ones(50, 8, 3, 3)).flatten(2)
     assert torch.equal(kept.amin(2), kept.amax(2))
     assert set(kept.flatten().tolist()) == {0.0, 2.0}
     assert 0.4 < float((kept[:, :, 0] > 0).float().mean()) < 0.6  # 400 fair coins
+
+
+@pytest.mark.parametrize("shape", [(2, 9, 7), (5, 3, 7), (5, 9, 4)])
+def test_what_a_unit_loses_does_not_depend_on_how_many_there_are(shape: tuple[int, ...]) -> None:
+    """A batch, or a text in it, is filled up to the length of others."""
+    whole, part = (
+        dropped(torch.ones(size), 0.5, torch.tensor(3), 1) for size in ((5, 9, 7), shape)
+    )
+    assert torch.equal(part, whole[tuple(slice(size) for size in shape)])
+    for place in range(3):  # and no two places share their fate
+        assert not torch.equal(whole.select(place, 0), whole.select(place, 1))
 
 
 class Frugal(nn.Module):
@@ -161,7 +171,6 @@ class Frugal(nn.Module):
 
 
 def test_each_use_of_a_dropout_layer_has_a_mask_of_its_own_and_each_pass_the_same_ones() -> None:
-    from srpfl.engine.dropout import with_keyed_dropout
     from srpfl.engine.precision import called
 
     model = with_keyed_dropout(Frugal()).train()

@@ -7,7 +7,6 @@ the same for one client alone and for a stack of clients. Here the mask of a uni
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -19,6 +18,7 @@ from srpfl.engine.recurrent import made_recurrent
 
 KEY = "dropout_key"
 USE = 1 << 32  # no model has so many layers
+FAR = -7046029254386353131  # odd, and as SplitMix64 has it: no two units come to one position
 BY_CHANNEL = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
@@ -48,12 +48,17 @@ def dropped(
     x: Tensor, p: float, key: Tensor, place: int, shape: Sequence[int] | None = None
 ) -> Tensor:
     """Units of ``x`` set to zero with probability ``p``, the others scaled up. ``shape``: of the
-    mask, where several units share one."""
-    shape = x.shape if shape is None else shape
+    mask, where several units share one.
+
+    A unit's fate follows from its index alone and not from the sizes of ``x``, which depend on who
+    trains beside: batches are filled up to others' length, and texts to others' longest.
+    """
     if p == 1:
         return x * 0
-    position = torch.arange(math.prod(shape), device=x.device).reshape(shape)
-    uniform = hashed(position + hashed(key + place)) >> 11 & (2**53 - 1)
+    position = hashed(key + place)
+    for size in x.shape if shape is None else shape:
+        position = position[..., None] * FAR + torch.arange(size, device=x.device)
+    uniform = hashed(position) >> 11 & (2**53 - 1)
     keep = uniform >= int(p * 2**53)
     return torch.where(keep, x / (1 - p), torch.zeros_like(x))
 
@@ -119,7 +124,7 @@ def key_names(model: nn.Module) -> list[str]:
 
 def hashed(z: Tensor) -> Tensor:
     """The finaliser of SplitMix64. Shifts of int64 keep the sign in PyTorch, hence the masks."""
-    z = z * -7046029254386353131
+    z = z * FAR
     z = (z ^ (z >> 30 & (2**34 - 1))) * -4658895280553007687
     z = (z ^ (z >> 27 & (2**37 - 1))) * -7723592293110705685
     return z ^ (z >> 31 & (2**33 - 1))
