@@ -347,3 +347,15 @@ def test_a_cut_that_would_change_the_outputs_is_not_made() -> None:
     assert torch.equal(above(features, inputs), model(x))
     with pytest.raises(ConfigError, match="nothing can be computed once"):
         srpfl.data.precomputed(tiny.data(), LooksBack())
+
+    class InTraining(LooksBack):
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = self.second(first := self.first(x))
+            logits: Tensor = self.head(hidden + first if self.training else hidden)
+            return logits
+
+    model = InTraining()
+    model.first.requires_grad_(False)
+    model.second.requires_grad_(False)
+    kept, _ = srpfl.data.precomputed(tiny.data(), model)
+    assert torch.equal(torch.from_numpy(kept.train(0).x[0]), model.first(x))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from srpfl.core.backbone import copied
-from srpfl.core.trees import Tree, arguments
+from srpfl.core.trees import Tree, arguments, leaves
 from srpfl.errors import ConfigError
 
 
@@ -105,14 +105,16 @@ def cut(model: nn.Module, probe: Tree) -> tuple[Below, Above]:
     for place in range(len(still) - 1, -1, -1):
         before = still[: place + 1]
         below, above = Below(model, before[-1]), Above(model, calls, before)
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
             features = below(probe)
             above.held.unused = torch.full_like(features, torch.nan)  # what needs it shows
+            training = copied(above).train()
             try:
                 found = _outputs(above.eval(), beside(features, probe))
+                shown = leaves(_outputs(training, beside(features, probe)))
             except Exception:  # whatever the model's code does with what is not there
                 continue
-        if torch.equal(found, outputs):
+        if torch.equal(found, outputs) and not any(each.isnan().any() for each in shown):
             return below, above.train(model.training)
     raise ConfigError(
         "nothing can be computed once: the model's first layers are trained, or later ones look "
@@ -120,7 +122,7 @@ def cut(model: nn.Module, probe: Tree) -> tuple[Below, Above]:
     )
 
 
-def _watched(model: nn.Module, probe: Tree) -> tuple[_Calls, Tensor]:
+def _watched(model: nn.Module, probe: Tree) -> tuple[_Calls, Any]:
     calls, tried = _Calls(), copied(model).eval()
     for name, module in tried.named_modules():
         if name:
@@ -154,11 +156,10 @@ def _tensor(outputs: Any) -> Tensor | None:
     return outputs if isinstance(outputs, Tensor) and outputs.is_floating_point() else None
 
 
-def _outputs(model: nn.Module, x: Tree) -> Tensor:
+def _outputs(model: nn.Module, x: Tree) -> Any:
     args, named = arguments(x)
     outputs = model(*args, **named)
-    found: Tensor = getattr(outputs, "logits", outputs)
-    return found
+    return getattr(outputs, "logits", outputs)
 
 
 def _trains(module: nn.Module) -> bool:
