@@ -262,6 +262,22 @@ class Centred(nn.Module):
         return outputs
 
 
+class Shared(Careless):
+    """What it makes of a sample depends on how many there are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.body(x).tanh() / len(x))
+        return outputs
+
+
+class Paired(Careless):
+    """Takes samples two by two, as in training by pairs: three are too many."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.body(x).unflatten(0, (-1, 2)).flatten(0, 1))
+        return outputs
+
+
 class Counting(nn.Module):
     """Counts its passes in training in a buffer of its own, in place."""
 
@@ -312,7 +328,10 @@ def test_buffers_that_a_model_sets_begin_at_what_was_sent_and_are_averaged(kind:
     assert float(shared(run)["passes"]) == 4 * 3 * 2  # rounds, epochs, batches of 12 samples
 
 
-@pytest.mark.parametrize("kind", [Branching, Careless, Centred, Counting, CountingAnew, Clamped])
+NOT_STACKED = [Branching, Careless, Centred, Shared, Paired, Counting, CountingAnew, Clamped]
+
+
+@pytest.mark.parametrize("kind", NOT_STACKED)
 def test_what_cannot_be_stacked_is_trained_one_client_after_another_and_said(kind: Any) -> None:
     plain = tiny.simulate(model=kind(), engine="loop")
     with pytest.warns(srpfl.SrpflWarning, match="clients are trained one after another"):
@@ -320,6 +339,23 @@ def test_what_cannot_be_stacked_is_trained_one_client_after_another_and_said(kin
     assert tiny.same(shared(plain), shared(chosen))
     with pytest.raises(ConfigError, match=r"vectorised engine cannot train .*'loop'"):
         tiny.simulate(model=kind(), engine="vectorised")
+
+
+class Sharpened(Careless):
+    """Does more with what its head returns in training than in a test."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.body(x).tanh())
+        return 2 * outputs if self.training else outputs
+
+
+def test_what_a_model_does_after_its_head_in_training_is_seen() -> None:
+    plain, stacked = (
+        tiny.simulate(model=Sharpened(), engine=engine, precision="float64")
+        for engine in ("loop", "vectorised")
+    )
+    for name, value in shared(plain).items():
+        assert torch.allclose(value, shared(stacked)[name], rtol=1e-9, atol=1e-12)
 
 
 def test_recurrent_layers_are_stacked() -> None:

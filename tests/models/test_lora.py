@@ -208,6 +208,21 @@ def test_a_stack_agrees_with_the_loop(name: str) -> None:
     check_agreement(name, "vectorised", rounds=1, data=sentences(length=30))
 
 
+class Heedless(Reader):
+    """Reads what texts are filled up with, too."""
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.embed(input_ids).mean(1))
+        return logits
+
+
+def test_a_model_that_reads_what_texts_are_filled_up_with_is_not_stacked() -> None:
+    plain, chosen = Heedless(), Heedless()
+    with pytest.warns(srpfl.SrpflWarning, match="filled up with, beyond its attention_mask: "):
+        run = played(chosen, data=sentences(length=30), engine="auto")
+    check_shared(played(plain, data=sentences(length=30)), run)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["vectorised", "workers"])
 def test_whole_runs_agree(engine: str) -> None:

@@ -25,7 +25,7 @@ def numbers(y: Any, x: Any = None, classes: int = 0, clients: int = 4) -> Pooled
     rng = np.random.default_rng(0)
     y = np.asarray(y)
     x = rng.normal(size=(len(y), 5)).astype(np.float32) if x is None else x
-    parts = np.split(np.arange(len(y)), clients)
+    parts = np.array_split(np.arange(len(y)), clients)
     return Pooled("made up", Samples(x, y), Samples(x, y), parts, parts, classes)
 
 
@@ -174,6 +174,49 @@ def test_a_score_that_is_not_a_number_is_one_sentence() -> None:
 def test_a_loss_that_is_one_number_for_all_is_refused() -> None:
     with pytest.raises(ConfigError, match="one number per sample"):
         played(numbers(np.zeros(40)), nn.Linear(5, 1), Mean())
+
+
+class Plain(Task):
+    loss = Angle.loss
+
+
+class Short(Angle):
+    def score(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return outputs[1:, 0]
+
+
+class Broken(Angle):
+    def score(self, outputs: Tensor, y: Tensor) -> Tensor:
+        raise KeyError("it broke")
+
+
+@pytest.mark.parametrize(
+    ("task", "says"),
+    [
+        (Plain(), "the score of Plain cannot .*: Plain has no score"),
+        (Short(), r"the score of Short must be one number per sample.* \(1, 1\) for 2 samples"),
+        (Broken(), "the score of Broken cannot judge the model's outputs: 'it broke'"),
+    ],
+)
+def test_a_score_that_cannot_be_used_is_one_sentence(task: Task, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        played(numbers(np.zeros(40)), nn.Linear(5, 1), task)
+
+
+class Spread(Angle):
+    """The same number for all samples of a batch: right for one client, wrong for several."""
+
+    def score(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return super().score(outputs, y).mean().expand(len(y))
+
+
+def test_a_score_that_looks_at_other_samples_is_taken_one_client_after_another() -> None:
+    chosen: dict[str, Any] = {"model": nn.Linear(5, 1), "evaluate_every": 1}
+    data = numbers(np.linspace(-1, 1, 42))  # not the same number for all
+    plain = played(data, task=Spread(), **chosen)
+    with pytest.warns(srpfl.SrpflWarning, match="score of Spread .* or on how many"):
+        run = played(data, task=Spread(), **chosen, engine="auto")
+    assert [e.value for e in run.evaluations] == [e.value for e in plain.evaluations]
 
 
 def test_bytes_and_whole_numbers_stay_what_they_are() -> None:

@@ -18,7 +18,7 @@ from srpfl.engine.precision import STEP, called
 from srpfl.engine.store import tensors
 from srpfl.engine.threads import one_thread
 from srpfl.errors import ConfigError
-from srpfl.task import Task
+from srpfl.task import Task, summed
 
 CHECKPOINTED = (
     "the model computes parts of itself again in the backward pass, with other weights than it was "
@@ -53,6 +53,7 @@ def check_fit(model: nn.Module, data: Federated, task: Task) -> None:
             )
     two = probe(data)
     outputs = _outputs(model, two.x, "samples")
+    judged = _outputs(model, two.x, "samples", training=False)
     tested = data.test(0)
     if len(tested.y) and form((other := _twice(tested, data)).x) != form(two.x):
         _ = _outputs(model, other.x, "test samples")
@@ -65,13 +66,25 @@ def check_fit(model: nn.Module, data: Federated, task: Task) -> None:
             f"{type(task).__name__} cannot take the model's outputs for labels of shape "
             f"{tuple(two.y.shape[1:])}: {reason(error)}"
         ) from error
+    try:
+        sums, weights = summed(task.score(judged, two.y))
+        fits = sums.ndim == 2 and len(sums) == len(weights) == len(two.y)
+    except Exception as error:  # whatever the task's own code raises
+        raise ConfigError(
+            f"the score of {type(task).__name__} cannot judge the model's outputs: {reason(error)}"
+        ) from error
+    if not fits:
+        raise ConfigError(
+            f"the score of {type(task).__name__} must be one number per sample, or a row of them, "
+            f"and is of shape {tuple(sums.shape)} for {len(two.y)} samples"
+        )
 
 
-def _outputs(model: nn.Module, x: Tree, what: str) -> Any:
+def _outputs(model: nn.Module, x: Tree, what: str, *, training: bool = True) -> Any:
     """What the model says to some samples, or a sentence."""
     try:
         with one_thread(), torch.random.fork_rng(devices=[]), torch.no_grad():
-            return called(ready(model))({}, x)[0]
+            return called(ready(model).train(training))({}, x)[0]
     except Exception as error:  # whatever the model's own code raises
         raise ConfigError(
             f"the model does not take {what} of {_described(x)}: {reason(error)}{_hint(x)}"

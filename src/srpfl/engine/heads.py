@@ -12,10 +12,11 @@ from srpfl.core.backbone import copied
 from srpfl.core.devices import on_gpu
 from srpfl.core.rules import SGD
 from srpfl.core.split import Params
-from srpfl.core.trees import Tree
+from srpfl.core.trees import Tree, leaves
 from srpfl.engine import head_kernel, kernels
 from srpfl.engine.layers import is_plain_linear, linear, shared_elsewhere
-from srpfl.engine.precision import Forward, Precision, called
+from srpfl.engine.modes import set_modes
+from srpfl.engine.precision import STEP, Forward, Precision, called
 from srpfl.engine.step_kind import StepKind
 from srpfl.engine.steps import Batch, Carried
 from srpfl.task import Classification
@@ -35,29 +36,40 @@ def without_head(
 ) -> nn.Module | None:
     """The model up to its head's inputs, or None where the head is not simply the last layer.
 
-    Tried out on a few samples, so it holds for models of any make: the head must be called once,
-    and what it returns must be what the model returns. ``dtype`` is that of the samples.
+    Tried out on a few samples, in training and in a test, so it holds for models of any make: the
+    head must be called once, and what it returns must be what the model returns. ``dtype`` is that
+    of the samples.
     """
+    if shared_elsewhere(model, model.get_submodule(head)):
+        return None
+    body = copied(model).eval()
+    body.set_submodule(head, nn.Identity())
+    try:
+        ends = all(_ends_with(model, body, head, probe, dtype, training=t) for t in (False, True))
+    except Exception:  # whatever a model's own code asks of what its head returns
+        return None
+    return body if ends else None
+
+
+def _ends_with(
+    model: nn.Module, body: nn.Module, head: str, probe: Tree, dtype: torch.dtype, *, training: bool
+) -> bool:
+    """Whether the model returns what its head makes of what the body returns."""
     calls: list[tuple[Tensor, Tensor]] = []
 
     def note(_module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         calls.append((inputs[0], output))
 
-    if shared_elsewhere(model, model.get_submodule(head)):
-        return None
-    body = copied(model).eval()
-    body.set_submodule(head, nn.Identity())
-    tried = copied(model).eval().to(dtype=dtype)
-    tried.get_submodule(head).register_forward_hook(note)
-    try:
-        with torch.no_grad():
-            outputs, _ = called(tried)({}, probe)
-            if len(calls) != 1 or calls[0][1] is not outputs or calls[0][0].ndim < 2:
-                return None
-            features, _ = called(copied(body).to(dtype=dtype))({}, probe)
-    except Exception:  # whatever a model's own code asks of what its head returns
-        return None
-    return body if torch.equal(features, calls[0][0]) else None
+    pair = copied(model).eval().to(dtype=dtype), copied(body).to(dtype=dtype)
+    pair[0].get_submodule(head).register_forward_hook(note)
+    key = {STEP: torch.zeros((), dtype=torch.int64, device=leaves(probe)[0].device)}
+    with torch.no_grad():
+        if training:
+            for each in pair:
+                set_modes(each, (), ())
+        outputs, features = (called(each)(key, probe)[0] for each in pair)
+    once = len(calls) == 1 and calls[0][1] is outputs and calls[0][0].ndim >= 2
+    return once and torch.equal(features, calls[0][0])
 
 
 def head_forward(head: str, precision: Precision) -> Forward:

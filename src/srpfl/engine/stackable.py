@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from srpfl.core.rules import SGD, Rule
 from srpfl.core.split import Params, state_of, trainable
-from srpfl.core.trees import Tree, gathered, leaves, take
+from srpfl.core.trees import Tree, gathered, leaves, mapped, take
 from srpfl.data.base import Federated, Samples
+from srpfl.data.padded import MASK
 from srpfl.engine.batchnorm import present_names, statistics_names
 from srpfl.engine.capturable import READS
 from srpfl.engine.dropout import key_names
@@ -53,12 +54,15 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
             )
     let_masks_be_stacked()
     net = with_recomputed_blocks(with_stackable_layers(ready(model)))
-    _check_samples_are_apart(net, data, task)
     at = _Entered(net)
     try:
         with one_thread(), uncompiled():
+            _check_samples_are_apart(net, data, task)
+            _check_filling_is_not_seen(net, data)
             for common in (False, True):
                 _try_step(net, data, task, common)
+    except ConfigError:
+        raise
     except Exception as error:  # whatever PyTorch cannot do with the model
         raise ConfigError(
             f"the vectorised engine cannot train {at.described()} as a stack of clients "
@@ -86,42 +90,88 @@ def _try_step(net: nn.Module, data: Federated, task: Task, common: bool) -> None
 
 def _check_samples_are_apart(net: nn.Module, data: Federated, task: Task) -> None:
     """Batches of a stack are filled up with samples that do not count, and only our layers know
-    which: what a model or a loss makes of a sample may not depend on the others. Nor may a model
-    set buffers or weights by itself, which would be those of all clients."""
-    told: Params = {**dict(net.named_buffers()), **state_of(net)}
-    told |= dict.fromkeys(present_names(net), torch.tensor([True, False]))
-    told |= dict.fromkeys((*key_names(net), STEP), torch.zeros((), dtype=torch.int64))
+    which: what a model, a loss or a score makes of a sample may not depend on the others, nor on
+    how many they are. Nor may a model set buffers or weights by itself, which would be those of
+    all clients."""
+    told = _all_values(net)
     x, y = _first_samples(data)
     x = data.transform.prepare(x)
     versions = {name: value._version for name, value in told.items()}
-    net.train()
-    with one_thread(), uncompiled(), torch.no_grad():
-        (one, noted), (other, _) = (called(net)(told, take(x, pair)) for pair in ([0, 1], [0, 0]))
+    batches = [torch.tensor(batch) for batch in ([0, 1], [0, 0], [0, 1, 1])]
+    noted: set[str] = set()
+
+    def outputs_of(batch: Tensor) -> Tree:
+        there = dict.fromkeys(present_names(net), torch.arange(len(batch)) == 0)
+        outputs, statistics = called(net)({**told, **there}, take(x, batch))
+        noted.update(statistics)
+        return outputs
+
+    with torch.no_grad():
+        net.train()
+        trained = [outputs_of(batch) for batch in batches]
         with _NothingRead():  # type: ignore[no-untyped-call]
-            losses = [task.loss(out, y[[0, i]]) for out, i in ((one, 1), (other, 0))]
-    own = sorted(noted.keys() - statistics_names(net))
+            losses = [task.loss(out, y[b]) for out, b in zip(trained, batches, strict=True)]
+        net.eval()
+        tested = [outputs_of(batch) for batch in batches]
+        scores = [task.score(out, y[b]) for out, b in zip(tested, batches, strict=True)]
+    own = sorted(noted - set(statistics_names(net)))
     own += [name for name in told if told[name]._version != versions[name]]
     if own:
         raise ConfigError(
             f"the vectorised engine cannot train a model that writes to its '{own[0]}' by "
             "itself: use engine='loop' or 'workers'"
         )
-    if not _first_is_same(one, other):
+    if not (_first_is_same(trained) and _first_is_same(tested)):
         raise ConfigError(
             "the vectorised engine cannot train a model in which the samples of a batch depend on "
-            "each other (other than by PyTorch's BatchNorm): use engine='loop' or 'workers'"
+            "each other (other than by PyTorch's BatchNorm) or on how many they are: use "
+            "engine='loop' or 'workers'"
         )
+    for what, found in (("loss", losses), ("score", scores)):
+        if not _first_is_same(found):
+            raise ConfigError(
+                f"the vectorised engine cannot train with the {what} of {type(task).__name__} (it "
+                "depends on the other samples of a batch, or on how many they are): use "
+                "engine='loop' or 'workers'"
+            )
 
-    if not _first_is_same(*losses):
-        raise ConfigError(
-            f"the vectorised engine cannot train with the loss of {type(task).__name__} (it "
-            "depends on the other samples of a batch): use engine='loop' or 'workers'"
-        )
+
+def _check_filling_is_not_seen(net: nn.Module, data: Federated) -> None:
+    """Texts are filled up to the longest of a batch; here to the longest of all batches of a stack.
+    What becomes of a text may not depend on that."""
+    x = _texts(data)
+    if x is None:
+        return
+    told = {
+        **_all_values(net),
+        **dict.fromkeys(present_names(net), torch.ones(2, dtype=torch.bool)),
+    }
+    short = data.transform.prepare(take(x, [0, 0]))
+    filled_up = take(data.transform.prepare(take(x, [0, 0, 1])), slice(0, 2))
+    for training in (True, False):
+        net.train(training)
+        with torch.no_grad():
+            passes = [called(net)(told, each)[0] for each in (short, filled_up)]
+        if not _first_is_same(passes):
+            raise ConfigError(
+                "the vectorised engine cannot train a model in which a text's outputs depend on "
+                f"what it is filled up with, beyond its {MASK}: use engine='loop' or 'workers'"
+            )
 
 
-def _first_is_same(one: Tree, other: Tree) -> bool:
-    pairs = zip(leaves(one), leaves(other), strict=True)
-    return all(torch.allclose(a[0], b[0], rtol=1e-3, atol=1e-5, equal_nan=True) for a, b in pairs)
+def _all_values(net: nn.Module) -> Params:
+    told: Params = {**dict(net.named_buffers()), **state_of(net)}
+    return told | dict.fromkeys((*key_names(net), STEP), torch.zeros((), dtype=torch.int64))
+
+
+def _first_is_same(passes: Sequence[Tree]) -> bool:
+    first, *others = (leaves(each) for each in passes)
+    pairs = [pair for other in others for pair in zip(first, other, strict=True)]
+    return all(
+        a[0].shape == b[0].shape
+        and torch.allclose(a[0], b[0], rtol=1e-3, atol=1e-5, equal_nan=True)
+        for a, b in pairs
+    )
 
 
 class _NothingRead(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -141,6 +191,17 @@ def _first_samples(data: Federated) -> tuple[Tree, Tensor]:
     some = [take(tuple(data.train(c)), slice(0, 2)) for c in range(min(2, data.clients))]
     both = gathered(np.concatenate, [*some, some[0]])
     return tensors(Samples(*take(both, slice(0, 2))), torch.device("cpu"))
+
+
+def _texts(data: Federated) -> Tree | None:
+    """The shortest and the longest text of some clients, if the samples are texts."""
+    some = [data.train(client).x for client in range(min(8, data.clients))]
+    if not isinstance(some[0], Mapping) or MASK not in some[0]:
+        return None
+    every = gathered(np.concatenate, some)
+    lengths = every[MASK].reshape(len(every[MASK]), -1).sum(1)
+    two = take(every, [int(lengths.argmin()), int(lengths.argmax())])
+    return mapped(lambda values: torch.from_numpy(np.ascontiguousarray(values)), two)
 
 
 class _Entered:

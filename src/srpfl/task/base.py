@@ -37,11 +37,11 @@ class Task:
     def loss(self, outputs: Any, y: Tensor) -> Losses:
         """One loss per sample; a batch's loss is their mean. Where samples weigh differently (by
         their tokens), sums and weights: a batch's loss is the one's sum over the other's."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no loss")
 
     def score(self, outputs: Any, y: Tensor) -> Losses:
         """One number per sample, or several (samples x numbers), or those with a weight each."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no score")
 
     def value(self, sums: Sequence[float], weight: float) -> float:
         """The metric, from scores summed over samples: their mean, unless said otherwise."""
