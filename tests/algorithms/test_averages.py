@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,34 @@ def test_any_algorithm_takes_any_of_them(algorithm: Any, name: str) -> None:
     assert run.state is not None
     assert plain.state is not None
     assert not tiny.same(run.state.shared, plain.state.shared)
+
+
+@pytest.mark.parametrize("name", sorted(AVERAGES.keys() - {"private", "secure"}))
+def test_the_order_of_names_does_not_matter(name: str) -> None:
+    sent, *parts = GOOD
+    turned = dict(reversed(sent.items()))
+    assert tiny.same(averaged(name, parts, turned), averaged(name, parts, sent))
+
+
+class Stop(srpfl.Watcher):
+    def after(self, run: srpfl.Run) -> bool:
+        return len(run.rounds) == 2
+
+
+@pytest.mark.parametrize("name", ["geometric-median", "clipped:0.05"])
+def test_a_run_with_work_in_flight_goes_on_bit_for_bit(name: str, tmp_path: Path) -> None:
+    how: dict[str, Any] = {
+        "algorithm": srpfl.FedAvg(average=name),
+        "participation": srpfl.FedBuff(k=2),
+        "evaluate_every": 0,
+    }
+    whole = tiny.simulate(**how)
+    tiny.simulate(**how, out=tmp_path, watchers=[Stop()])
+    again = tiny.simulate(**how, out=tmp_path, resume=True)
+    assert whole.state is not None
+    assert again.state is not None
+    assert list(again.state.shared) == list(whole.state.shared)
+    assert tiny.same(again.state.shared, whole.state.shared)
 
 
 def test_the_command_takes_them_and_says_what_is_wrong() -> None:

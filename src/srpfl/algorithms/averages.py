@@ -184,8 +184,8 @@ def _by_name(parts: Sequence[Params], middle: Callable[[Tensor], Tensor]) -> Par
 
 
 def _rows(parts: Sequence[Params]) -> Tensor:
-    """A row of numbers for each answer."""
-    names = [name for name, value in parts[0].items() if value.is_floating_point()]
+    """A row of numbers for each answer; what was sent may have its names in another order."""
+    names = sorted(name for name, value in parts[0].items() if value.is_floating_point())
     return torch.stack([torch.cat([part[n].double().flatten() for n in names]) for part in parts])
 
 

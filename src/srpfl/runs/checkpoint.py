@@ -289,8 +289,15 @@ def _state(place: Path, content: Mapping[str, Any], began: State, clients: int |
         if {name for name in there if not name.startswith(MARK)} != wanted.keys():
             raise OtherWeightsError(_other(place))
         shared, server = unpacked(_taken(place, tensors, wanted))
+        order = {name: number for number, name in enumerate(wanted)}
         versions = {
-            version: _taken(place, tensors, {n: wanted[n] for n in names}, f"{MARK}{version}/")
+            version: _taken(
+                place,
+                tensors,
+                # In the model's order, as they were: sums of all weights go by it.
+                {n: wanted[n] for n in sorted(names, key=order.__getitem__)},
+                f"{MARK}{version}/",
+            )
             for version, names in names_by_version(there).items()
         }
     flights, participants = content["flights"], content["participants"]
