@@ -144,6 +144,7 @@ def test_a_spreadsheets_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> 
         (b"x" * 5000 + b"\n1\n", "no column 'cpu_float_score'"),
         (b"cpu_float_score\n\xff\xfe\n", "cannot read the device profiles"),
         (b"cpu_float_score\n", "holds no device profiles"),
+        (b"cpu_float_score\n5\n3,5\n", "row 2: it has more values than there are columns"),
         (b"a\n1,2,3,4\n", "no column 'cpu_float_score' \\(its columns: a\\)"),
     ],
 )

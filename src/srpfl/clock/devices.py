@@ -97,6 +97,8 @@ def _number(row: Mapping[str | None, str], name: str, path: str | Path, index: i
     if name not in row:
         has = " ".join(", ".join(column for column in row if column is not None).split())
         raise DataError(f"{path} has no column '{name}' (its columns: {has[:200]})")
+    if None in row:  # such as of numbers with a decimal comma
+        raise DataError(f"{path}, row {index + 1}: it has more values than there are columns")
     try:
         value = float(row[name])
     except (TypeError, ValueError):
