@@ -158,7 +158,9 @@ ODD = [
 ]
 
 
-def test_one_odd_run_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_one_odd_run_does_not_hide_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     made_up.keep(made_up.run(name="fedrep", rounds=3), RunFolder(tmp_path / "fine"), upto=3)
     for number, (key, value) in enumerate(ODD):
         folder = tmp_path / f"odd{number}"
@@ -173,6 +175,10 @@ def test_one_odd_run_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "deep" / "config.json").write_text("[" * 100_000)
     with served(tmp_path) as url:
         assert "fedrep" in shown(url)
+        assert "fedrep" in shown(url)
+        told = [text for text in caplog.messages if str(tmp_path / "deep") in text]
+        assert len(told) == 1
+        assert "nested too deeply" in told[0]
         for number, (key, _) in enumerate(ODD):
             with served(tmp_path / f"odd{number}") as other:
                 assert len(shown(other)) <= 1, key

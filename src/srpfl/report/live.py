@@ -17,7 +17,7 @@ from threading import BoundedSemaphore
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from srpfl.errors import ConfigError, RunFolderError
+from srpfl.errors import ConfigError, RunFolderError, printable
 from srpfl.report.content import content
 from srpfl.report.find import runs_in
 from srpfl.report.page import page
@@ -143,7 +143,8 @@ def _content(folders: Sequence[Path]) -> dict[str, object]:
         try:
             # The last line may be half written just now; that is no damage to speak of.
             run = Results.read(RunFolder(folder, say=lambda text: None))
-        except (RunFolderError, RecursionError):
+        except (RunFolderError, RecursionError) as error:
+            _leave_out(str(folder), error)
             continue
         found.append((run, str(folder)))
     try:
@@ -164,11 +165,16 @@ def _can_be_shown(one: tuple[Results, str]) -> bool:
     try:
         _of([one])
     except Exception as error:
-        if one[1] not in _told:
-            _told.add(one[1])
-            log.warning("%s cannot be shown (%s): it is left out", one[1], type(error).__name__)
+        _leave_out(one[1], type(error).__name__)
         return False
     return True
+
+
+def _leave_out(run: str, why: object) -> None:
+    """Say so, once."""
+    if run not in _told:
+        _told.add(run)
+        log.warning("%s cannot be shown (%s): it is left out", printable(run), why)
 
 
 _told: set[str] = set()  # the runs of which it was said
