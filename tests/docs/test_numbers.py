@@ -107,7 +107,16 @@ def test_what_is_said_of_auto_is_what_its_study_gives(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["means-9201", "means", "means-before", "means-9001", "means-9001-before", "replays"]
+    "name",
+    [
+        "drawn-9202",
+        "means-9201",
+        "means",
+        "means-before",
+        "means-9001",
+        "means-9001-before",
+        "replays",
+    ],
 )
 def test_what_is_said_of_replays_is_what_their_study_gives(name: str) -> None:
     from srpfl.studies import auto_ceiling, auto_cells

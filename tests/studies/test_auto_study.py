@@ -85,6 +85,18 @@ def test_who_picks_from_other_replays_is_judged_by_the_one_left() -> None:
     assert found["auto, on means"]["worst"] == 1.0  # 5/3 of both
     with pytest.raises(ConfigError, match="at least two"):
         auto_ceiling.ceiling(rows[:1])
+    # Where all others met the targets before the first round, there is nothing to pick from.
+    met = [made_up(replay, 0.0, 0.0, 0.0) for replay in (4, 5)]
+    assert auto_ceiling.ceiling([made_up(3, 1.0, 2.0, 1.0), *met])["cells"] == 0
+
+
+def test_settings_in_which_nothing_is_left_to_learn_are_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_cells, "study", lambda *a: [made_up(0, 0.0, 0.0, 0.0)])
+    with pytest.raises(SystemExit):
+        main(["cells", "--draw", "1", "--out", str(tmp_path)])
+    assert "the start is within every target" in capsys.readouterr().err
 
 
 def test_autos_time_is_set_beside_each_members_and_the_bests() -> None:

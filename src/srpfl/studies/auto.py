@@ -74,6 +74,10 @@ def _cells(given: argparse.Namespace, seeds: range) -> None:
         file, settings, seeds, known, lambda text: print(text, flush=True), given.replays
     )
     table = auto_cells.cells(rows)
+    if not table:
+        raise ConfigError(
+            "in these settings the start is within every target: take less noise or more samples"
+        )
     print(json.dumps(auto_cells.verdict(table), indent=1))
     print("\n".join(["Auto's time over that of ...:", *auto_cells.beside(table)]))
     print(

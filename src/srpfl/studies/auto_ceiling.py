@@ -31,6 +31,8 @@ def ceiling(rows: Sequence[Row]) -> dict[str, Any]:
             ]
             for cell in cells([same[left]]):
                 seen = [other for other in others if other.communication == cell.communication]
+                if not seen:
+                    continue  # elsewhere the start was at the target
                 aimed = [other for other in seen if other.target == cell.target]
                 picked["picked for C and target"].append(cell.ratio(_pick(aimed or seen)))
                 picked["picked for C"].append(cell.ratio(_pick(seen)))
@@ -38,7 +40,7 @@ def ceiling(rows: Sequence[Row]) -> dict[str, Any]:
                     picked.setdefault(name, []).append(cell.ratio(name))
     means = [cell for same in _problems(rows).values() for cell in cells(same)]
     return {
-        **{name: judged(ratios) for name, ratios in picked.items()},
+        **{name: judged(ratios) for name, ratios in picked.items() if ratios},
         **{
             f"{name}, on means": judged([cell.ratio(name) for cell in means])
             for name in _autos(means[0])
