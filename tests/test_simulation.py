@@ -300,7 +300,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def full(*_: object) -> None:
         raise SafetensorError("No space left on device (os error 28)")
 
-    monkeypatch.setattr("srpfl.runs.checkpoint.save_file", full)
+    monkeypatch.setattr("srpfl.runs.checkpoint.save", full)
     with pytest.raises(RunFolderError, match=r"cannot save the state to .*No space left"):
         tiny.simulate(out=tmp_path / "run")
 

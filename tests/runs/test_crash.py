@@ -7,11 +7,13 @@ import errno
 import math
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors import safe_open
 
 import srpfl
@@ -54,7 +56,7 @@ class Disk:
         (Path, "unlink"),
         (Path, "mkdir"),
         (shutil, "rmtree"),
-        (checkpoint, "save_file"),
+        (files, "fill_draft"),
         (os, "fsync"),
     )
 
@@ -88,10 +90,9 @@ def _half(real: Callable[..., Any], name: str, args: tuple[Any, ...]) -> None:
     if name == "append":
         path, text = args
         real(path, text[: len(text) // 2])
-    elif name == "save_file":
-        tensors, path = args
-        real(tensors, path)
-        os.truncate(path, path.stat().st_size // 2)
+    elif name == "fill_draft":
+        path, data = args
+        real(path, data[: len(data) // 2])
     elif name == "rmtree":
         next(args[0].iterdir()).unlink()
 
@@ -203,13 +204,37 @@ def test_a_full_disk_leaves_no_drafts(
 
     with monkeypatch.context() as patch:
         patch.setattr(files.os, "open", full("open", os.open))
-        patch.setattr(checkpoint, "save_file", full("save_file", checkpoint.save_file))
+        patch.setattr(files, "fill_draft", full("fill_draft", files.fill_draft))
         with pytest.raises(RunFolderError, match="No space left on device"):
             tiny.simulate(out=folder, **CHOICES)
     assert not files.drafts(folder)
     run = tiny.simulate(out=folder, resume=True, **CHOICES)
     assert tiny.same(run.state.shared, whole.state.shared)
     same_as(quick_path / "whole", folder)
+
+
+def test_nothing_is_ever_there_by_a_name_that_is_not_ours(quick_path: Path) -> None:
+    """What a library writes under names of its own would stay for good if it were killed."""
+    folder, seen, over = quick_path / "run", set[str](), threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            for _, inside, names in os.walk(folder):
+                seen.update(inside, names)
+
+    beside = threading.Thread(target=look)
+    beside.start()
+    try:
+        wide = torch.nn.Sequential(torch.nn.Linear(4, 30_000), torch.nn.Linear(30_000, 3))
+        tiny.simulate(model=wide, out=folder)
+    finally:
+        over.set()
+        beside.join()
+    ours = {files.CHECKPOINTS, files.PERSONAL, files.LOCK, files.SHARED, files.STATE, *RECORDS}
+    ours |= {files.CONFIG, files.PARTITION, files.TIMING}
+    patterns = (files.DRAFT_NAME, files.CHECKPOINT_NAME, files.PERSONAL_NAME)
+    assert f".{files.SHARED}.{os.getpid()}" in seen
+    assert not [name for name in seen - ours if not any(each.fullmatch(name) for each in patterns)]
 
 
 def test_drafts_of_a_crash_go_when_the_run_goes_on(quick_path: Path) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from srpfl.core.slots import packed, unpacked
 from srpfl.core.split import Params
@@ -37,8 +37,8 @@ from srpfl.runs.files import (
     read_bytes,
     remove_checkpoint,
     sync,
+    write_bytes,
     write_text,
-    write_with,
 )
 from srpfl.runs.flights import MARK, named_versions, names_by_version, read_flights, told_flights
 from srpfl.runs.records import RoundRecord, are_numbers
@@ -191,10 +191,11 @@ class Checkpoints:
         parts.saved(self._shelf)
 
     def _save_tensors(self, path: Path, tensors: Mapping[str, Any]) -> str:
-        """Write atomically; return the file's hash."""
-        content = {n: t.detach().cpu().contiguous().clone() for n, t in tensors.items()}
-        write_with(lambda draft: save_file(content, draft), path)
-        return _digest(path)
+        """Write atomically; return the file's hash. The library's own writing to a file leaves
+        another one behind when it is killed, by a name that nobody knows."""
+        data = save({n: t.detach().cpu().contiguous().clone() for n, t in tensors.items()})
+        write_bytes(path, data)
+        return hashlib.sha256(data).hexdigest()
 
     def _forget(self) -> None:
         """Remove old checkpoints and the personal files that none of the kept ones names."""

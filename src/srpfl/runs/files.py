@@ -112,6 +112,16 @@ def write_text(path: Path, text: str | Iterable[str], *, durable: bool = False) 
         raise RunFolderError(f"cannot write {path}: {error.strerror}") from error
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    write_with(lambda draft: fill_draft(draft, data), path)
+
+
+def fill_draft(draft: Path, data: bytes) -> None:
+    with draft.open("xb") as file:
+        file.write(data)
+
+
 def write_with(fill: Callable[[Path], object], path: Path, *, durable: bool = False) -> None:
     """Let a function write a draft, which then takes the place of the file."""
     draft = draft_of(path)
