@@ -33,6 +33,12 @@ def model(features: int = 4, classes: int = 3) -> torch.nn.Module:
     return srpfl.models.MLP(features, (8, 5), classes=classes)
 
 
+def wide() -> torch.nn.Module:
+    """One whose weights are most of a run's bytes."""
+    torch.manual_seed(0)
+    return srpfl.models.MLP(4, (2000, 5), classes=3)
+
+
 def simulate(**changes: Any) -> srpfl.Run:
     choices: dict[str, Any] = {
         "data": data(),

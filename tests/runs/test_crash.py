@@ -7,13 +7,14 @@ import errno
 import math
 import os
 import shutil
-import threading
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors import safe_open
 
 import srpfl
@@ -213,28 +214,31 @@ def test_a_full_disk_leaves_no_drafts(
     same_as(quick_path / "whole", folder)
 
 
-def test_nothing_is_ever_there_by_a_name_that_is_not_ours(quick_path: Path) -> None:
-    """What a library writes under names of its own would stay for good if it were killed."""
-    folder, seen, over = quick_path / "run", set[str](), threading.Event()
+DIES_WRITING = """
+import resource, signal, sys
+from pathlib import Path
+import tiny
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+tiny.simulate(model=tiny.wide(), out=Path(sys.argv[1]))
+"""
 
-    def look() -> None:
-        while not over.is_set():
-            for _, inside, names in os.walk(folder):
-                seen.update(inside, names)
 
-    beside = threading.Thread(target=look)
-    beside.start()
-    try:
-        wide = torch.nn.Sequential(torch.nn.Linear(4, 30_000), torch.nn.Linear(30_000, 3))
-        tiny.simulate(model=wide, out=folder)
-    finally:
-        over.set()
-        beside.join()
-    ours = {files.CHECKPOINTS, files.PERSONAL, files.LOCK, files.SHARED, files.STATE, *RECORDS}
-    ours |= {files.CONFIG, files.PARTITION, files.TIMING}
-    patterns = (files.DRAFT_NAME, files.CHECKPOINT_NAME, files.PERSONAL_NAME)
-    assert f".{files.SHARED}.{os.getpid()}" in seen
-    assert not [name for name in seen - ours if not any(each.fullmatch(name) for each in patterns)]
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of a file's size")
+def test_killed_in_the_middle_of_a_write_nothing_stays(quick_path: Path) -> None:
+    """The system ends the process at a byte of the weights, whoever writes them."""
+    folder = quick_path / "run"
+    path = os.pathsep.join([str(Path(tiny.__file__).parent), *sys.path])
+    died = subprocess.run(
+        [sys.executable, "-c", DIES_WRITING, str(folder)], env={**os.environ, "PYTHONPATH": path}
+    )
+    assert died.returncode == -signal.SIGXFSZ
+    assert not examine(folder).whole
+    tiny.simulate(model=tiny.wide(), out=folder, resume=True)
+    assert not files.drafts(folder)
+    assert examine(folder).whole
 
 
 def test_drafts_of_a_crash_go_when_the_run_goes_on(quick_path: Path) -> None:
