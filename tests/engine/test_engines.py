@@ -156,6 +156,17 @@ def test_auto_falls_back_and_says_so() -> None:
     assert isinstance(whole.stacked, VectorisedEngine)
 
 
+def test_what_pytorch_computes_client_by_client_is_named_once() -> None:
+    """Its own warnings ask users to write to PyTorch's makers, once for each place in our code."""
+    torch.manual_seed(0)
+    body = nn.utils.parametrizations.weight_norm(nn.Linear(768, 6))
+    model = nn.Sequential(nn.Flatten(), body, nn.Tanh(), nn.Linear(6, 4))
+    with pytest.warns(SrpflWarning, match="PyTorch computes weight_norm client by client") as said:
+        engine = make_engine("vectorised", model, images(UNEQUAL), device="cpu")
+    assert len(said) == 1
+    play(engine, replace(CASES["fedavg"], model=lambda: model), rounds=1)  # a warning would fail
+
+
 @pytest.mark.parametrize("engine", ["auto", "vectorised"])
 def test_a_model_is_tried_out_once(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = stackable.draws_itself, list[nn.Module]()

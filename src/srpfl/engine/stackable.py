@@ -26,7 +26,7 @@ from srpfl.engine.precision import STEP, called
 from srpfl.engine.recomputed import with_recomputed_blocks
 from srpfl.engine.steps import Batch, Carried, Objective, step_of_each, take_step
 from srpfl.engine.store import tensors
-from srpfl.engine.threads import one_thread, uncompiled
+from srpfl.engine.threads import one_thread, telling_slow_operations, uncompiled
 from srpfl.errors import ConfigError
 from srpfl.task import Task
 
@@ -56,7 +56,7 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
     net = with_recomputed_blocks(with_stackable_layers(ready(model)))
     at = _Entered(net)
     try:
-        with one_thread(), uncompiled():
+        with one_thread(), uncompiled(), telling_slow_operations():
             _check_samples_are_apart(net, data, task)
             _check_filling_is_not_seen(net, data)
             for common in (False, True):
