@@ -27,7 +27,7 @@ from srpfl.engine.recomputed import with_recomputed_blocks
 from srpfl.engine.steps import Batch, Carried, Objective, step_of_each, take_step
 from srpfl.engine.store import tensors
 from srpfl.engine.threads import one_thread, telling_slow_operations, uncompiled
-from srpfl.errors import ConfigError
+from srpfl.errors import ConfigError, SrpflError
 from srpfl.task import Task
 
 
@@ -61,7 +61,7 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
             _check_filling_is_not_seen(net, data)
             for common in (False, True):
                 _try_step(net, data, task, common)
-    except ConfigError:
+    except SrpflError:  # of our own checks, and of the data's
         raise
     except Exception as error:  # whatever PyTorch cannot do with the model
         raise ConfigError(
@@ -195,9 +195,10 @@ def _first_samples(data: Federated) -> tuple[Tree, Tensor]:
 
 def _texts(data: Federated) -> Tree | None:
     """The shortest and the longest text of some clients, if the samples are texts."""
-    some = [data.train(client).x for client in range(min(8, data.clients))]
-    if not isinstance(some[0], Mapping) or MASK not in some[0]:
+    first = data.train(0).x
+    if not isinstance(first, Mapping) or MASK not in first:
         return None
+    some = [first, *(data.train(client).x for client in range(1, min(8, data.clients)))]
     every = gathered(np.concatenate, some)
     lengths = every[MASK].reshape(len(every[MASK]), -1).sum(1)
     two = take(every, [int(lengths.argmin()), int(lengths.argmax())])
