@@ -1,11 +1,12 @@
 """Try every fault that a deployment should outlast, and write the table: part of make faults
 
-    python tests/flower/deploy_faults.py [--only WORD ...]
+    python tests/flower/deploy_faults.py [--only WORD ...] [--rest]
 
 Each fault is a test of its own with a limit on its time. Those with real processes start a
 SuperLink and SuperNodes on this machine and end them again. Results are kept one by one in
-results/deployment-faults.json, so that a part can be tried again; docs/reliability.md has them as
-a table.
+results/deployment-faults.json, so that a part can be tried again, and what was cut short goes on
+with --rest: faults that held at this very commit are left out. docs/reliability.md has them as a
+table.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+
+from srpfl.runs.files import write_text
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "results" / "deployment-faults.json"
@@ -196,7 +201,7 @@ HEAD = """| what happens | tried with | held? | then | seconds |
 
 
 def tried(name: str) -> dict[str, object]:
-    test = FAULTS[name][1]
+    test, at = FAULTS[name][1], commit()
     began = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", f"tests/flower/{test}"]
     try:
@@ -210,7 +215,7 @@ def tried(name: str) -> dict[str, object]:
             print(done.stdout[-4000:], done.stderr[-1000:], done.returncode, flush=True)
     except subprocess.TimeoutExpired:
         held = f"NO (more than {LIMIT} s)"
-    return {"held": held, "seconds": round(time.monotonic() - began), "commit": commit()}
+    return {"held": held, "seconds": round(time.monotonic() - began), "commit": at}
 
 
 def commit() -> str:
@@ -240,24 +245,41 @@ def table(results: dict[str, dict[str, object]]) -> str:
 def write(results: dict[str, dict[str, object]]) -> None:
     """The table, in its place on the page."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(before + BEGIN + table(results) + END + rest.partition(END)[2])
+    write_text(PAGE, before + BEGIN + table(results) + END + rest.partition(END)[2])
+
+
+def chosen(only: Sequence[str], rest: bool) -> list[str]:
+    """The faults to try: those with one of the words in their names, and, of these, those that
+    have not held yet at this commit."""
+    results, now = kept(), commit()
+    done = {name for name, r in results.items() if r["held"] == "yes" and r["commit"] == now}
+    return [
+        name
+        for name in FAULTS
+        if (not only or any(word in name for word in only)) and not (rest and name in done)
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="*", help="faults whose name has one of these words")
-    only = parser.parse_args().only
-    for name in FAULTS:
-        if only and not any(word in name for word in only):
-            continue
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="faults whose name has one of these words"
+    )
+    parser.add_argument("--rest", action="store_true", help="not those that held at this commit")
+    given = parser.parse_args()
+    names = chosen(given.only, given.rest)
+    for place, name in enumerate(names, 1):
+        print(f"{place} of {len(names)}: {name} ...", flush=True)
         found = tried(name)
-        print(f"{found['held']:>5}  {name} ({found['seconds']} s)", flush=True)
+        print(f"   {found['held']} ({found['seconds']} s)", flush=True)
         results = {**kept(), name: found}  # others may be tried beside it
-        KEPT.write_text(json.dumps(results, indent=1) + "\n")
+        write_text(KEPT, json.dumps(results, indent=1) + "\n")
         write(results)
     results = kept()
-    held = {name: str(results.get(name, {"held": "not tried yet"})["held"]) for name in FAULTS}
-    raise SystemExit(any(said.startswith("NO") for said in held.values()))
+    held = [str(results.get(name, {"held": "not tried yet"})["held"]) for name in FAULTS]
+    counts = ", ".join(f"{said}: {count}" for said, count in Counter(held).items())
+    print(f"{len(FAULTS)} faults; {counts}")
+    raise SystemExit(any(said.startswith("NO") for said in held))
 
 
 if __name__ == "__main__":

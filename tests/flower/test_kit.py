@@ -179,6 +179,57 @@ def test_every_fault_of_the_table_has_its_test() -> None:
         assert f"def {name.partition('[')[0]}(" in text if name else "def test_" in text, test
 
 
+def test_what_was_cut_short_goes_on_with_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flower import deploy_faults
+
+    page, names = tmp_path / "page.md", list(deploy_faults.FAULTS)
+    page.write_text(f"before\n{deploy_faults.BEGIN}{deploy_faults.END}after\n")
+    monkeypatch.setattr(deploy_faults, "PAGE", page)
+    monkeypatch.setattr(deploy_faults, "KEPT", tmp_path / "kept.json")
+    monkeypatch.setattr(deploy_faults, "commit", lambda: "c1")
+    tried: list[str] = []
+
+    def cut_short(name: str) -> dict[str, object]:
+        tried.append(name)
+        if len(tried) == 3:
+            raise KeyboardInterrupt
+        return {"held": "yes", "seconds": 1, "commit": "c1"}
+
+    def run(*words: str) -> None:
+        tried.clear()
+        monkeypatch.setattr(sys, "argv", ["deploy_faults.py", *words])
+        deploy_faults.main()
+
+    monkeypatch.setattr(deploy_faults, "tried", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert page.read_text().count("| yes |") == 2  # what there is is on the page
+    answers = {names[2]: "NO", names[3]: "not tried here"}
+    monkeypatch.setattr(
+        deploy_faults,
+        "tried",
+        lambda name: (
+            tried.append(name) or {"held": answers.get(name, "yes"), "seconds": 1, "commit": "c1"}
+        ),
+    )
+    with pytest.raises(SystemExit, match="True"):
+        run("--rest")
+    assert tried == names[2:]
+    assert f"1 of {len(names) - 2}: {names[2]}" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run("--rest")
+    assert tried == names[2:4]  # what did not hold, or could not be tried
+    monkeypatch.setattr(deploy_faults, "commit", lambda: "c2")
+    answers.clear()
+    with pytest.raises(SystemExit, match="False"):
+        run("--rest")
+    assert tried == names
+    assert page.read_text().startswith("before\n")
+    assert page.read_text().endswith("after\n")
+
+
 def test_the_steps_are_shell_and_name_what_there_is() -> None:
     text = (KIT / "README.md").read_text()
     for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
