@@ -104,6 +104,8 @@ def test_a_run_that_was_stopped_has_not_failed(tmp_path: Path) -> None:
     again.serve()
     # What happens then belongs to the round that is played then.
     assert [event["round"] for event in again.events("joined")] == [1, 1, 1, 2, 2, 2]
+    # Counts never fall: Prometheus would take what is left for new.
+    assert read_status(tmp_path / "run").events["joined"] == 6
 
 
 def test_no_folder_of_a_deployment_is_said_so(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ import json
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from srpfl.flower.texts import harmless
-from srpfl.runs.files import EVENTS, append
+from srpfl.runs.files import EVENTS, append, refuse_link
 
 LEVELS = ("debug", "info", "warning", "error")
 # All that can happen, to be counted from the beginning. A warning is what an operator should look
@@ -64,7 +65,7 @@ class Events:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.path = folder / EVENTS if folder is not None else None
-        self.counts: Counter[str] = Counter()
+        self.counts = _counted(self.path) if self.path is not None else Counter[str]()
 
     def note(self, what: str, why: str = "", *, client: int | None = None, round: int) -> None:
         """``what`` is one of a few words, such as "refused" or "late"."""
@@ -90,3 +91,18 @@ class Events:
         """
         counted = ", ".join(f"{what}: {count}" for what, count in sorted(self.counts.items()))
         return counted or "nothing happened"
+
+
+def _counted(path: Path) -> Counter[str]:
+    """What happened before the server was started again: counts that fell would be taken for new
+    ones by Prometheus."""
+    counts = Counter[str]()
+    refuse_link(path)
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                with suppress(
+                    ValueError, KeyError, TypeError
+                ):  # cut off when the server was killed
+                    counts[str(json.loads(line)["what"])] += 1
+    return counts
