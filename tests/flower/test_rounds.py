@@ -174,6 +174,15 @@ def test_named_clients_keep_their_number_over_a_restart_of_the_server(tmp_path: 
     assert (tmp_path / "run" / "clients.json").read_text() == before
 
 
+def test_a_name_can_take_the_number_of_another_and_that_is_said(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, [1, 1, 1], participation=srpfl.Everyone())
+    federation.of(1).config["partition-id"] = "clinic"  # the first that is free: 0, or 1
+    federation.of(0).free_at = 2.0
+    federation.serve(rounds=1)
+    [refused] = federation.events("refused")
+    assert "is '0', and that number is client 'clinic' here" in refused["why"]
+
+
 def test_a_client_gives_up_when_its_time_is_up(tmp_path: Path) -> None:
     federation = Federation(tmp_path, [1, 1, 1], participation=srpfl.Everyone())
     federation.of(1).budget = 0.0

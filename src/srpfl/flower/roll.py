@@ -52,6 +52,10 @@ class Numbers:
         self._changed = True
         return number
 
+    def named(self, number: int) -> str | None:
+        """The client that has this number."""
+        return next((name for name, of in self.by_name.items() if of == number), None)
+
     def keep(self, name: str, node: int) -> None:
         """Remember with which node a client came."""
         before = self.node_of.get(name)
@@ -179,11 +183,12 @@ class Roll:
             return
         number = self.numbers.of(name)
         if number is None:
-            self._refuse(
-                node,
-                f" is '{harmless(name)}', and this run is for {self.numbers.population} clients",
-                round,
-            )
+            other = self.numbers.named(int(name)) if name.isdecimal() else None
+            why = f"this run is for {self.numbers.population} clients"
+            if other is not None:
+                why = f"that number is client '{harmless(other)}' here: "
+                why += "give all clients names, or all of them numbers"
+            self._refuse(node, f" is '{harmless(name)}', and {why}", round)
         elif self.node_of.get(number) == node:
             self.sizes[number] = sizes
         elif number in self.node_of:
