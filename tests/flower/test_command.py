@@ -26,6 +26,7 @@ def call(*arguments: str) -> BaseException | None:
         (["--nodes", "2", "--slow", "3"], "at most all of them slow"),
         (["--nodes", "2", "--clients", "5"], "every node is one client"),
         (["--method", "fedrap"], "did you mean 'fedrep'"),
+        (["--method", "srpfl", "--set", "average=secure"], "a secure sum of 1 answer"),
     ],
 )
 def test_a_mistake_is_named_before_anything_is_started(arguments: list[str], text: str) -> None:

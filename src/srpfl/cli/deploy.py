@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shlex
 import signal
 import tempfile
@@ -99,6 +100,7 @@ def play_locally(
     """Play a run on as many local nodes as there are amounts of work."""
     from srpfl.errors import ConfigError
     from srpfl.loop.progress import ProgressLine
+    from srpfl.loop.rounds import hidden
     from srpfl.runs.folder import CONFIG
 
     try:
@@ -117,7 +119,8 @@ def play_locally(
     options, patience = dataclasses.asdict(config), {"budget": budget}
     # Mistakes are found here, before anything is started.
     experiment = deployed(config, patience=patience, out=out)
-    experiment.participation.begin(experiment.clients)
+    policy, clients = experiment.participation, experiment.clients
+    hidden(experiment.algorithm, policy, policy.call(policy.begin(clients), 0, clients))
     with ended_in_order(), tempfile.TemporaryDirectory(prefix="srpfl-") as scratch:
         app = write_app(Path(scratch) / "app", options=options, patience=patience, out=out)
         place = LocalFlower(Path(scratch), temporary=True)
@@ -173,9 +176,14 @@ def follow(flower: LocalFlower, run: str, out: Path, line: Any, *, start: float 
 
 
 def _reason(log: str) -> str:
+    """What a log says last of an error, ours without its class.
+
+    >>> _reason("srpfl: round 1\\nsrpfl.errors.ConfigError: a run needs a round\\n")
+    'a run needs a round'
+    """
     lines = [text.strip() for text in log.splitlines() if text.strip()]
     errors = [text for text in lines if "Error" in text]
-    return (errors or lines or ["Flower says nothing of it"])[-1]
+    return re.sub(r"^srpfl\.[\w.]+: ", "", (errors or lines or ["Flower says nothing of it"])[-1])
 
 
 def _new_folder(config: Config) -> Path:

@@ -243,5 +243,15 @@ def _flwr(*arguments: str) -> None:
         [program, *arguments], env={**quiet, **os.environ}, capture_output=True, text=True
     )
     if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip().splitlines()
-        raise ConfigError(f"flwr {arguments[0]} failed: {said[-1] if said else 'it says nothing'}")
+        raise ConfigError(f"flwr {arguments[0]} failed: {reason(done.stdout + done.stderr)}")
+
+
+def reason(said: str) -> str:
+    """What Flower said last, without the box that it draws around it.
+
+    >>> reason("╭─ Error ────────╮\\n│ Run ID         │\\n│ not found.     │\\n╰────────────────╯")
+    'Run ID not found.'
+    """
+    lines = said.strip().splitlines()
+    boxed = [line.strip("│ ") for line in lines if line.startswith("│")]
+    return " ".join(boxed or lines[-1:]) or "it says nothing"
