@@ -105,10 +105,25 @@ def test_a_run_killed_after_its_last_round_is_not_taken_for_done(lost: str, tmp_
 def test_a_run_killed_at_its_very_beginning_is_played_once_and_done(tmp_path: Path) -> None:
     [run] = planned(tmp_path, grid={"seed": [0]}, common=COMMON)
     run.folder.mkdir()
-    for name in (".partition.json.4321", ".config.json.4321"):
+    for name in (".partition.json.4321", ".config.json.4321", "..worker.4321"):
         (run.folder / name).write_text("{")
     assert srpfl.sweep(grid={"seed": [0]}, common=COMMON, out=tmp_path, on="turn").complete
     assert examine(run.folder).whole
+    assert not (run.folder / "..worker.4321").exists()
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_a_run_without_weights_is_done_if_they_were_dropped(dropped: bool, tmp_path: Path) -> None:
+    """Killed between its only round and the first state, it looks the same but for the time."""
+    choices: Any = {"grid": {"seed": [0]}, "common": {**COMMON, "rounds": 1, "evaluate_every": 0}}
+    srpfl.sweep(**choices, out=tmp_path, on="turn")
+    [run] = planned(tmp_path, **choices)
+    shutil.rmtree(run.folder / "checkpoints")
+    if not dropped:
+        (run.folder / "timing.jsonl").unlink()
+    assert run.state() == ("done" if dropped else "begun")
+    assert srpfl.sweep(**choices, out=tmp_path, on="turn").complete
+    assert (run.folder / "checkpoints" / "000001").exists() != dropped
 
 
 def test_after_the_deadline_no_run_is_begun(tmp_path: Path) -> None:

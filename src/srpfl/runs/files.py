@@ -43,7 +43,9 @@ NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe in the place of a file must not
 
 CHECKPOINT_NAME = re.compile(r"[0-9]{6,}")  # its round
 PERSONAL_NAME = re.compile(r"[0-9]{6,}\.safetensors")
-DRAFT_NAME = re.compile(r"\.([0-9]{6,}|[a-z0-9]+\.(json|jsonl|safetensors)|diverged\.txt)\.[0-9]+")
+DRAFT_NAME = re.compile(
+    r"\.([0-9]{6,}|[a-z0-9]+\.(json|jsonl|safetensors)|diverged\.txt|\.worker)\.[0-9]+"
+)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 from srpfl.errors import ConfigError, RunFolderError, shown, unknown
 from srpfl.options.config import Config
 from srpfl.runs.checkpoint import newest
-from srpfl.runs.files import drafts
+from srpfl.runs.files import TIMING, drafts, read_end
 from srpfl.runs.folder import CONFIG, DIVERGED, RunFolder
 from srpfl.runs.names import file_name
 from srpfl.runs.results import Results
@@ -54,10 +54,19 @@ class Planned:
         reached = stop is not None and any(run.reaches(p.value, stop) for p in run.scores)
         # It may have been killed after its last round: before that was saved or evaluated, or while
         # what is not needed any more was removed.
-        saved = newest(self.folder) in (0, held.whole)  # 0: its weights were not kept
-        tidy = not drafts(self.folder)
+        saved, tidy = self._saved(held.whole), not drafts(self.folder)
         over = (held.whole >= self.rounds or reached) and held.evaluated(config) and saved and tidy
         return "done" if over else "begun"
+
+    def _saved(self, round: int) -> bool:
+        """Whether the state after a round is there, or was: studies keep no weights, and a round is
+        timed once it is saved."""
+        if there := newest(self.folder):
+            return there == round
+        try:
+            return f'{{"round": {round}, '.encode() in read_end(self.folder / TIMING, 60)
+        except FileNotFoundError:
+            return False
 
     def _check(self, folder: RunFolder) -> None:
         """Refuse a folder with another run than this one."""
