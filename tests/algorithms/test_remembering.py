@@ -198,11 +198,12 @@ def test_fedprox_takes_what_a_straggler_has_done_by_the_deadline() -> None:
 
 def test_fedbn_keeps_normalisation_and_its_statistics() -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    model.append(nn.RMSNorm(3)).append(nn.LayerNorm(3, elementwise_affine=False))
     run = tiny.simulate(model=model, algorithm=srpfl.FedBN())
     assert run.state is not None
     assert run.parts is not None
     assert set(run.state.shared) == {"0.weight", "0.bias", "3.weight", "3.bias"}
-    assert "1.running_mean" in run.parts.of(run.rounds[-1].participants[0])
+    assert {"1.running_mean", "4.weight"} <= set(run.parts.of(run.rounds[-1].participants[0]))
     with pytest.raises(srpfl.SrpflError, match="the model has none"):
         tiny.simulate(algorithm=srpfl.FedBN())
 

@@ -14,7 +14,7 @@ from srpfl.core.plan import Phase
 from srpfl.core.split import Predicate, predicate
 from srpfl.errors import ConfigError
 
-NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
+NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,9 @@ class FedBN(Algorithm):
     headline: ClassVar[Evaluation] = "local"
 
     def is_personal(self, model: nn.Module) -> Predicate:
-        norms = [name for name, module in model.named_modules() if isinstance(module, NORMS)]
+        layers = model.named_modules()
+        # Those without weights or statistics have nothing to keep.
+        norms = [n for n, layer in layers if isinstance(layer, NORMS) and layer.state_dict()]
         if not norms:
             raise ConfigError("FedBN keeps layers of normalisation, and the model has none")
         return predicate(model, norms)
