@@ -69,9 +69,14 @@ def _heads(
     tl.store(losses + client, total)
 
 
-def heads_fit(classes: int, features: int) -> bool:
-    """Whether a head and its momentum have room in one program's registers."""
-    return triton.next_power_of_2(classes) * triton.next_power_of_2(features) <= 1 << 14
+def heads_fit(classes: int, features: int, batch: int) -> bool:
+    """Whether a head and its momentum have room in one program's registers, and the features of a
+    batch in the 64 KiB that its threads share on any GPU.
+
+    >>> heads_fit(10, 512, 10), heads_fit(2, 2048, 10), heads_fit(10, 10, 2000)
+    (True, False, False)
+    """
+    return max(fit(classes), fit(batch)) * fit(features) <= 1 << 14
 
 
 def train_heads(
@@ -93,10 +98,10 @@ def train_heads(
     _, clients, batch, features = x.shape
     classes = weight.shape[1]
     losses = torch.empty(clients, dtype=torch.float32, device=x.device)
-    wide, deep = fit(classes, 1 << 14), fit(features, 1 << 14)
+    wide, deep = fit(classes), fit(features)
     _heads[(clients,)](
         x, y, shares, steps, weight, bias, *(speeds or (weight, bias)), losses, *rates,
-        B=batch, F=features, K=classes, BB=fit(batch, 1 << 10), BF=deep, BK=wide,
+        B=batch, F=features, K=classes, BB=fit(batch), BF=deep, BK=wide,
         MOMENTUM=speeds is not None, PRECISION=precision(), LOW=low,
         num_warps=8 if wide * deep > 4096 else 4,
     )  # fmt: skip

@@ -94,7 +94,10 @@ def fits_kernel(kind: StepKind, carried: Carried, batches: Batch, precision: Pre
         return False
     whole = carried.params.keys() == {f"{head}.weight", f"{head}.bias"}
     plain = batches.x.ndim == 4  # steps x clients x batch x features
-    return whole and plain and head_kernel.heads_fit(*carried.params[f"{head}.weight"].shape[1:])
+    if not (whole and plain):
+        return False
+    classes, features = carried.params[f"{head}.weight"].shape[1:]
+    return head_kernel.heads_fit(classes, features, batches.x.shape[2])
 
 
 def train_heads(kind: StepKind, carried: Carried, batches: Batch, precision: Precision) -> Tensor:

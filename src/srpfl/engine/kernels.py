@@ -313,9 +313,13 @@ def towards_weights(
     return out.sum(0) if splits > 1 else out[0]
 
 
-def fit(size: int, most: int) -> int:
-    """A tile's side for that size: a power of two, and no less than the matrix units take."""
-    return min(most, max(16, triton.next_power_of_2(size)))
+def fit(size: int, most: int = 1 << 30) -> int:
+    """A tile's side for that size: a power of two, and no less than the matrix units take.
+
+    >>> fit(2), fit(65), fit(65, 64)
+    (16, 128, 64)
+    """
+    return min(most, max(16, 1 << (size - 1).bit_length()))
 
 
 def precision() -> str:
