@@ -97,6 +97,32 @@ def test_a_capture_that_fails_leaves_steps_without_a_graph(
         assert distance(outcome, reference("fedavg", "float64")) < DOUBLE
 
 
+def test_a_capture_that_runs_out_of_memory_is_tried_with_fewer_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case, short = CASES["fedavg"], [True]
+
+    with pretended(monkeypatch):
+        capture = torch.cuda.graph
+
+        def spoilt(*graph: Any, **how: Any) -> Any:
+            if short:
+                short.clear()
+                try:
+                    raise torch.OutOfMemoryError("CUDA out of memory")
+                finally:
+                    raise RuntimeError("the capture cannot be ended")
+            return capture(*graph, **how)
+
+        monkeypatch.setattr(torch.cuda, "graph", spoilt)
+        engine = VectorisedEngine(case.model(), case.data(), precision="float64", device="pretend")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", srpfl.SrpflWarning)
+            outcome = play(engine, case)
+        assert distance(outcome, reference("fedavg", "float64")) < DOUBLE
+        assert engine.phases.most < 1 << 30
+
+
 def check_run(
     monkeypatch: pytest.MonkeyPatch, net: nn.Module, *, within: float = DOUBLE, **choices: Any
 ) -> None:

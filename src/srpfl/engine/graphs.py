@@ -62,6 +62,8 @@ class CapturedSteps:
                 torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
             torch.cuda.synchronize()  # an error that is not of the capture shows itself here
             first = error.__context__ or error
+            if isinstance(first, torch.OutOfMemoryError):  # which fewer clients may not run into
+                raise first from None
             return f"one of its layers: {str(first).splitlines()[0]}"
         return None
 
