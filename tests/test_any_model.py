@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -158,6 +160,12 @@ def test_what_a_unit_loses_does_not_depend_on_how_many_there_are(shape: tuple[in
         assert not torch.equal(whole.select(place, 0), whole.select(place, 1))
 
 
+@STACKED
+def test_a_phase_whose_parameters_are_not_used_is_one_sentence(engine: str) -> None:
+    with pytest.raises(ConfigError, match=r"does not depend on .* train \('unused\.weight' and"):
+        tiny.simulate(model=Tied(), algorithm=srpfl.FedRep(personal=["unused"]), engine=engine)
+
+
 class Frugal(nn.Module):
     """One dropout layer for every place, as people write it."""
 
@@ -206,18 +214,25 @@ def test_dropout_without_a_layer_drops_the_same_in_every_engine() -> None:
             assert torch.allclose(value, shared(run)[name], rtol=1e-9, atol=0)
 
 
+@pytest.mark.parametrize("kind", ["Careless", "Skipping"])
 def test_random_numbers_of_the_models_own_resume_exactly_one_client_at_a_time(
-    tmp_path: Path,
+    kind: str, tmp_path: Path
 ) -> None:
-    choices: dict[str, Any] = {"model": Careless(), "engine": "loop"}
+    choices: dict[str, Any] = {"model": globals()[kind](), "engine": "loop"}
     whole = tiny.simulate(**choices)
     with pytest.raises(KeyboardInterrupt):
         tiny.simulate(**choices, out=tmp_path / "run", watchers=[Stops()])
-    torch.rand(3)  # the global stream is elsewhere by now
+    torch.rand(3), np.random.rand(), random.random()  # noqa: NPY002 - streams are elsewhere by now
     again = tiny.simulate(**choices, out=tmp_path / "run", resume=True)
     assert tiny.same(shared(whole), shared(again))
+    assert [e.value for e in whole.evaluations] == [e.value for e in again.evaluations]
     with pytest.raises(ConfigError, match=r"draws random numbers by itself.*engine='loop'"):
-        tiny.simulate(model=Careless(), engine="vectorised")
+        tiny.simulate(model=globals()[kind](), engine="vectorised")
+
+
+def test_a_layer_that_draws_random_numbers_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"cannot train '1' \(AlphaDropout\) that draws"):
+        tiny.simulate(model=network(nn.AlphaDropout(0.2)), engine="vectorised")
 
 
 def test_a_dropout_layer_may_stand_at_two_places() -> None:
@@ -233,6 +248,25 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         outputs: Tensor = self.head(self.cell(x.reshape(len(x), 2, 2))[0][:, -1])
+        return outputs
+
+
+class Alone(Careless):
+    """Looks at whether a batch has more than one sample, as people guard BatchNorm."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.body(x)
+        outputs: Tensor = self.head(hidden.tanh() if len(x) > 1 else hidden)
+        return outputs
+
+
+class Skipping(Careless):
+    """Leaves its layer out now and then, by Python's stream of random numbers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.body(x)
+        skipped = random.random() < np.random.rand()  # noqa: NPY002 - the global ones
+        outputs: Tensor = self.head(hidden if skipped else 2 * hidden)
         return outputs
 
 
@@ -328,7 +362,18 @@ def test_buffers_that_a_model_sets_begin_at_what_was_sent_and_are_averaged(kind:
     assert float(shared(run)["passes"]) == 4 * 3 * 2  # rounds, epochs, batches of 12 samples
 
 
-NOT_STACKED = [Branching, Careless, Centred, Shared, Paired, Counting, CountingAnew, Clamped]
+NOT_STACKED = [
+    Alone,
+    Skipping,
+    Branching,
+    Careless,
+    Centred,
+    Shared,
+    Paired,
+    Counting,
+    CountingAnew,
+    Clamped,
+]
 
 
 @pytest.mark.parametrize("kind", NOT_STACKED)

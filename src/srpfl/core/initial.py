@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from srpfl.core.backbone import copied
 from srpfl.core.randomness import torch_seed
+from srpfl.core.streams import streams
 from srpfl.errors import ConfigError, SrpflWarning
 
 WAYS = ("reset_parameters", "_reset_parameters")  # attention has the second
@@ -23,8 +24,7 @@ def initial_model(
 ) -> nn.Module:
     """A copy of the model (or what the function returns) with the seed's initial weights. What is
     frozen keeps its values: nobody would train them."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(torch_seed(seed, "weights"))
+    with streams(torch_seed(seed, "weights")):
         if not isinstance(model, nn.Module):
             made = model()
             if not isinstance(made, nn.Module):
@@ -72,8 +72,7 @@ def _reset(module: nn.Module) -> bool:
 def check_start(model: nn.Module) -> None:
     """Warn if an instance has weights that were trained or set by hand: they will be replaced."""
     owners = {id(part): m for m in model.modules() if hasattr(m, OWN_WAY) for part in m.modules()}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with streams(0):
         for name, module in model.named_modules():
             own = dict(module.named_parameters(recurse=False))
             if not own or any(value.is_meta or is_lazy(value) for value in own.values()):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from srpfl.core.split import Params, nothing, split, trainable
+from srpfl.core.streams import standing, streams
 from srpfl.core.trees import Tree, arguments, form, gathered, leaves, take
 from srpfl.data.base import Federated, Samples
 from srpfl.engine.batchnorm import with_noted_statistics
@@ -83,7 +84,7 @@ def check_fit(model: nn.Module, data: Federated, task: Task) -> None:
 def _outputs(model: nn.Module, x: Tree, what: str, *, training: bool = True) -> Any:
     """What the model says to some samples, or a sentence."""
     try:
-        with one_thread(), torch.random.fork_rng(devices=[]), torch.no_grad():
+        with one_thread(), streams(), torch.no_grad():
             return called(ready(model).train(training))({}, x)[0]
     except Exception as error:  # whatever the model's own code raises
         raise ConfigError(
@@ -99,7 +100,7 @@ def check_extremes(model: nn.Module, some: Samples | None, data: Federated, task
     x, y = tensors(some, torch.device("cpu"))
     x = data.transform.prepare(gathered(torch.cat, [x, x]))
     try:
-        with one_thread(), torch.random.fork_rng(devices=[]), torch.no_grad():
+        with one_thread(), streams(), torch.no_grad():
             outputs, _ = called(ready(model))({}, x)
             task.loss(outputs, torch.cat([y, y]))
     except Exception as error:  # whatever the model's own code raises
@@ -120,7 +121,7 @@ def check_gradient(model: nn.Module, data: Federated) -> None:
     for name in names:
         other.get_parameter(name).data.add_(1.0)
     try:
-        with one_thread(), torch.random.fork_rng(devices=[]):
+        with one_thread(), streams():
             _total(plain, {}, x).backward()  # type: ignore[no-untyped-call]
             wanted = [plain.get_parameter(name).grad for name in names]
             leaf = [given[name].requires_grad_() for name in names]
@@ -142,8 +143,8 @@ def check_gradient(model: nn.Module, data: Federated) -> None:
 
 def _total(net: nn.Module, given: Params, x: Tree) -> Tensor:
     """A number that depends on all outputs."""
-    torch.manual_seed(0)
-    outputs, _ = called(net)({**given, STEP: torch.zeros((), dtype=torch.int64)}, x)
+    with streams(0):
+        outputs, _ = called(net)({**given, STEP: torch.zeros((), dtype=torch.int64)}, x)
     start = torch.zeros((), requires_grad=True)
     return sum((t.square().sum() for t in leaves(outputs) if t.is_floating_point()), start)
 
@@ -170,21 +171,47 @@ def _hint(x: Tree) -> str:
     return " (whole numbers stay whole, for embeddings: give floats where numbers are meant)"
 
 
-def draws_itself(model: nn.Module, data: Federated) -> bool:
-    """Whether training the model uses PyTorch's global stream of random numbers: noise, random
-    depth, whatever is not one of PyTorch's dropouts."""
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        before = torch.get_rng_state()
-        with one_thread():
-            called(ready(model))({STEP: torch.zeros((), dtype=torch.int64)}, probe(data).x)
-        return not torch.equal(before, torch.get_rng_state())
+def draws_itself(model: nn.Module, data: Federated) -> str | None:
+    """What of the model uses a global stream of random numbers in training: noise, random depth,
+    whatever is not one of PyTorch's dropouts; None if nothing does."""
+    net, x, found = ready(model), probe(data).x, list[str]()
+
+    def draws() -> bool:
+        with streams(), torch.no_grad(), one_thread():
+            before = standing()
+            called(net)({STEP: torch.zeros((), dtype=torch.int64)}, x)
+            return standing() != before
+
+    def watch(name: str, module: nn.Module) -> None:
+        before: list[Any] = []
+        module.register_forward_pre_hook(lambda *_: before.append(standing()))
+
+        def after(*_: object) -> None:
+            if standing() != before.pop():
+                found.append(layer_in_words(name, module))
+
+        module.register_forward_hook(after)
+
+    if not draws():
+        return None
+    for name, module in net.named_modules():
+        if name and not list(module.children()):
+            watch(name, module)
+    draws()
+    return found[0] if found else "a model"
+
+
+def layer_in_words(name: str, module: nn.Module) -> str:
+    """A layer by its name and PyTorch's kind of layer."""
+    kinds = [kind for kind in type(module).__mro__ if kind.__module__.startswith("torch.nn")]
+    return f"'{name}' ({(kinds or [type(module)])[0].__name__})"
 
 
 def drops_by_function(model: nn.Module, data: Federated) -> bool:
     """Whether the model calls a dropout function in training, where there is no layer to see."""
     net, x = ready(model), probe(data).x
     args, named = arguments(x)
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), one_thread():
+    with streams(), torch.no_grad(), one_thread():
         with Functions(torch.zeros((), dtype=torch.int64)) as functions:
             net(*args, **named)
         return bool(functions.uses)

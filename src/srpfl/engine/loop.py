@@ -14,6 +14,7 @@ from srpfl.core.plan import Phase, Plan
 from srpfl.core.rules import ABOUT, STEPS, Gradient, LossAndGradient, RuleState, kept, resumed
 from srpfl.core.slots import Given, Reply, Slots, Trained, about
 from srpfl.core.split import Params, combine, fixed_of
+from srpfl.core.streams import streams
 from srpfl.core.trees import Tree, take
 from srpfl.data.base import Federated
 from srpfl.data.joined import joined
@@ -25,6 +26,7 @@ from srpfl.engine.fit import draws_itself
 from srpfl.engine.modes import set_modes
 from srpfl.engine.precision import STEP, Precision
 from srpfl.engine.recomputed import with_recomputed_blocks
+from srpfl.engine.steps import gradient_of
 from srpfl.engine.store import tensors
 from srpfl.engine.threads import one_thread, quiet
 from srpfl.task import Classification, Task, summed
@@ -51,7 +53,7 @@ class LoopEngine:
         self.forward = self.precision.called(self.model, fixed_of(self.model))
         self.keys = key_names(self.model)
         self.data, self.task = joined(data), task
-        self.draws_itself = draws_itself(model, data)
+        self.draws_itself = draws_itself(model, data) is not None
 
     def train(self, jobs: Sequence[Job]) -> list[list[Local]]:
         with one_thread(), self.precision.switched(), quiet():
@@ -92,7 +94,7 @@ class LoopEngine:
         self.model.eval()
         state[STEP] = y.new_zeros((), dtype=torch.int64)
         total, weight = torch.zeros(1, dtype=torch.float64), 0.0
-        with torch.no_grad():
+        with torch.no_grad(), self._random(state[STEP]):
             for start in range(0, len(y), TEST_BATCH):
                 some = slice(start, start + TEST_BATCH)
                 inputs = self.data.transform.prepare(take(x, some), self.dtype)
@@ -192,13 +194,11 @@ class LoopEngine:
 
     @contextmanager
     def _random(self, key: Tensor) -> Iterator[None]:
-        """For models that use PyTorch's own stream: in each step it begins at the step's key."""
+        """For models that use global streams: in each step these begin at the step's key."""
         if not self.draws_itself:
             yield
             return
-        devices = [self.device] if on_gpu(self.device) else []
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(int(key))
+        with streams(int(key), [self.device] if on_gpu(self.device) else []):
             yield
 
     def _loss_and_gradient(
@@ -207,14 +207,11 @@ class LoopEngine:
         leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
         outputs, statistics = self.forward({**state, **leaves}, inputs)
         loss = _mean(self.task.loss(outputs, targets))
-        values = list(leaves.values())
-        # What the model does not use has no gradient, and stays but for weight decay.
-        grads = torch.autograd.grad(loss, values, allow_unused=True, materialize_grads=True)
-        dense = map(
-            Tensor.to_dense, grads
-        )  # embeddings may have sparse ones, which rules do not know
+        grads = gradient_of(loss, leaves)
+        # Embeddings may have sparse ones, which rules do not know.
+        dense = {name: grad.to_dense() for name, grad in grads.items()}
         after = {name: value.detach() for name, value in statistics.items()}
-        return loss.detach(), dict(zip(leaves, dense, strict=True)), after
+        return loss.detach(), dense, after
 
     def _full_gradient(self, job: Job, state: Params, x: Tree, y: Tensor) -> Params:
         """The gradient of the client's mean loss at what the server sent, without dropout."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from srpfl.data.padded import MASK
 from srpfl.engine.batchnorm import present_names, statistics_names
 from srpfl.engine.capturable import READS
 from srpfl.engine.dropout import key_names
-from srpfl.engine.fit import draws_itself, probe, ready, reason
+from srpfl.engine.fit import draws_itself, layer_in_words, probe, ready, reason
 from srpfl.engine.hugging_face import let_masks_be_stacked
 from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.modes import set_modes
@@ -34,10 +34,11 @@ from srpfl.task import Task
 def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
     """Refuse a model that cannot be trained as a stack of clients. It is tried out with a step of
     two clients, with a real sample, on a copy."""
-    if draws_itself(model, data):
+    drawing = draws_itself(model, data)
+    if drawing is not None:
         raise ConfigError(
-            "the vectorised engine cannot train a model that draws random numbers by itself: use "
-            "engine='loop' or 'workers'"
+            f"the vectorised engine cannot train {drawing} that draws random numbers by itself: "
+            "use engine='loop' or 'workers'"
         )
     for name, module in model.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and not module.track_running_stats:
@@ -65,7 +66,7 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
         raise
     except Exception as error:  # whatever PyTorch cannot do with the model
         raise ConfigError(
-            f"the vectorised engine cannot train {at.described()} as a stack of clients "
+            f"the vectorised engine cannot train {at.last} as a stack of clients "
             f"({reason(error)}): use engine='loop' or 'workers'"
         ) from error
 
@@ -109,6 +110,7 @@ def _check_samples_are_apart(net: nn.Module, data: Federated, task: Task) -> Non
     with torch.no_grad():
         net.train()
         trained = [outputs_of(batch) for batch in batches]
+        alone = _alone(outputs_of, trained[0])
         with _NothingRead():  # type: ignore[no-untyped-call]
             losses = [task.loss(out, y[b]) for out, b in zip(trained, batches, strict=True)]
         net.eval()
@@ -121,7 +123,7 @@ def _check_samples_are_apart(net: nn.Module, data: Federated, task: Task) -> Non
             f"the vectorised engine cannot train a model that writes to its '{own[0]}' by "
             "itself: use engine='loop' or 'workers'"
         )
-    if not (_first_is_same(trained) and _first_is_same(tested)):
+    if not (_first_is_same([*trained, *alone]) and _first_is_same(tested)):
         raise ConfigError(
             "the vectorised engine cannot train a model in which the samples of a batch depend on "
             "each other (other than by PyTorch's BatchNorm) or on how many they are: use "
@@ -134,6 +136,17 @@ def _check_samples_are_apart(net: nn.Module, data: Federated, task: Task) -> Non
                 "depends on the other samples of a batch, or on how many they are): use "
                 "engine='loop' or 'workers'"
             )
+
+
+def _alone(outputs_of: Callable[[Tensor], Tree], like: Tree) -> list[Tree]:
+    """What is made of one sample that is all of a batch, as models may look at; nothing where a
+    model does not take one."""
+    try:
+        outputs = outputs_of(torch.tensor([0]))
+    except Exception:  # in the loop it does not, either
+        return []
+    pairs = zip(leaves(outputs), leaves(like), strict=True)
+    return [outputs] if all(a.shape == b[:1].shape for a, b in pairs) else []
 
 
 def _check_filling_is_not_seen(net: nn.Module, data: Federated) -> None:
@@ -209,20 +222,16 @@ class _Entered:
     """The layer that a model was in last, to name the one that failed."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.name, self.kind = "", ""
+        self.last = "this model"
         for name, module in model.named_modules():
             if name and not list(module.children()):
                 module.register_forward_pre_hook(self._noting(name))
 
     def _noting(self, name: str) -> Any:
         def note(module: nn.Module, _inputs: Any) -> None:
-            kinds = [k for k in type(module).__mro__ if k.__module__.startswith("torch.nn")]
-            self.name, self.kind = name, (kinds or [type(module)])[0].__name__
+            self.last = layer_in_words(name, module)
 
         return note
-
-    def described(self) -> str:
-        return f"'{self.name}' ({self.kind})" if self.name else "this model"
 
 
 class _Anything(dict[str, Any]):

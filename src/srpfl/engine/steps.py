@@ -21,6 +21,7 @@ from srpfl.core.slots import Slots
 from srpfl.core.split import Params
 from srpfl.core.trees import Tree, mapped
 from srpfl.engine.precision import STEP, Forward
+from srpfl.errors import ConfigError
 from srpfl.task.base import Losses, Task
 
 aten = torch.ops.aten
@@ -100,11 +101,23 @@ class Objective:
         flat = mapped(lambda tensor: tensor.flatten(0, 1), outputs)
         losses = _by_client(self.task.loss(flat, batch.y.flatten(0, 1)), batch.weights)
         # Clients share no parameters here, so the gradient of the sum is each client's own.
-        # What the model does not use has none; zeros stand for it.
-        values = list(leaves.values())
-        grads = torch.autograd.grad(losses.sum(), values, allow_unused=True, materialize_grads=True)
+        grads = gradient_of(losses.sum(), leaves)
         after = {name: value.detach() for name, value in after.items()}
-        return losses.detach(), dict(zip(leaves, grads, strict=True)), after
+        return losses.detach(), grads, after
+
+
+def gradient_of(loss: Tensor, leaves: Params) -> Params:
+    """What the model does not use has no gradient, and stays but for weight decay; but it must use
+    something of what is trained."""
+    if not loss.requires_grad:
+        first = f"'{next(iter(leaves))}'" + (" and others" if len(leaves) > 1 else "")
+        raise ConfigError(
+            f"the loss does not depend on what a step is to train ({first}): freeze what the model "
+            "does not use with requires_grad_(False), or choose another personal part"
+        )
+    values = list(leaves.values())
+    grads = torch.autograd.grad(loss, values, allow_unused=True, materialize_grads=True)
+    return dict(zip(leaves, grads, strict=True))
 
 
 def _by_client(each: Losses, weights: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from srpfl.core.backbone import copied
+from srpfl.core.streams import streams
 from srpfl.core.trees import Tree, arguments, leaves
 from srpfl.errors import ConfigError
 
@@ -105,7 +106,7 @@ def cut(model: nn.Module, probe: Tree) -> tuple[Below, Above]:
     for place in range(len(still) - 1, -1, -1):
         before = still[: place + 1]
         below, above = Below(model, before[-1]), Above(model, calls, before)
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), streams():
             features = below(probe)
             above.held.unused = torch.full_like(features, torch.nan)  # what needs it shows
             training = copied(above).train()
