@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,23 @@ def made(width: int) -> Any:
     return lambda name: len(name) > width
 
 
+class Longer:
+    def __init__(self, width: int) -> None:
+        self.width, self.rule = width, self.than
+
+    def than(self, name: str) -> bool:
+        return len(name) > self.width
+
+
 PAIRS: list[tuple[Any, Any]] = [
     ({"a": 1}, {"a": 2}),
     (Path("a"), Path("b")),
     (frozenset({"a"}), frozenset({"b"})),
     (lambda name: name == "a", lambda name: name == "b"),
     (made(1), made(2)),
+    (partial(round, ndigits=1), partial(round, ndigits=2)),
+    (Longer(1).than, Longer(2).than),
+    (Longer(1), Longer(2)),
     (torch.zeros(2), torch.ones(2)),
     (np.zeros(2), np.zeros(3)),
     (np.float64(1.0), np.float64(2.0)),

@@ -6,8 +6,9 @@ import dataclasses
 import inspect
 import zlib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import PurePath
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,19 @@ def describe(value: Any) -> Any:
         return {"kind": type(value).__name__, "shape": list(array.shape), "crc": _crc(array.data)}
     if isinstance(value, FunctionType):
         return _function(value)
+    if isinstance(value, partial):
+        given = [value.args, value.keywords]
+        return {"kind": "partial", "of": describe(value.func), "with": describe(given)}
+    if isinstance(value, MethodType):
+        return {**describe(value.__func__), "of": describe(value.__self__)}
     if isinstance(value, (type, nn.Module)) or not hasattr(value, "__dict__"):
         return getattr(value, "__qualname__", None) or str(value)
-    return {"kind": type(value).__qualname__, **describe(vars(value))}
+    # An object may hold its own methods.
+    fields = {
+        name: held.__func__ if getattr(held, "__self__", None) is value else held
+        for name, held in vars(value).items()
+    }
+    return {"kind": type(value).__qualname__, **describe(fields)}
 
 
 def _function(function: FunctionType) -> dict[str, Any]:
@@ -63,10 +74,11 @@ def _function(function: FunctionType) -> dict[str, Any]:
         (code.co_names, [value for value in code.co_consts if type(value) is not CodeType])
     )
     held = [cell.cell_contents for cell in function.__closure__ or ()]
+    usual = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
     return {
         "kind": function.__qualname__,
         "crc": _crc(text.encode()),
-        "with": [describe(each) for each in (*held, *(function.__defaults__ or ()))],
+        "with": [describe(each) for each in (*held, *usual)],
     }
 
 
