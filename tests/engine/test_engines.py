@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from srpfl.algorithms import FedAvg
+from srpfl.algorithms import Ditto
 from srpfl.core.collector import OFTEN, seldom_collected
-from srpfl.core.rules import Gradient, RuleState
+from srpfl.core.rules import SGD, Gradient, RuleState
 from srpfl.core.slots import Slots
 from srpfl.core.split import Params
 from srpfl.data.base import Samples
@@ -191,13 +192,27 @@ class Suspicious:
         return {name: params[name] - 0.01 * grad for name, grad in grads.items()}, state
 
 
-def test_a_rule_that_looks_at_values_is_never_carried_out_wrongly() -> None:
-    case = replace(CASES["fedavg"], algorithm=FedAvg(batch_size=5, rule=Suspicious()))
-    expected = play(LoopEngine(case.model(), case.data()), case)
-    with pytest.raises(ConfigError, match="the rule Suspicious"):
+class Writing(Suspicious):
+    """A rule that writes to what it is given, as PyTorch's optimisers do."""
+
+    def step(
+        self, gradient: Gradient, params: Params, state: RuleState
+    ) -> tuple[Params, RuleState]:
+        for name, grad in gradient(params).items():
+            params[name].sub_(0.01 * grad)
+        return params, state
+
+
+@pytest.mark.parametrize(("rule", "twin"), [(Suspicious(), None), (Writing(), SGD(weight_decay=0))])
+def test_a_rule_that_no_stack_can_take_is_never_carried_out_wrongly(rule: Any, twin: Any) -> None:
+    case = replace(CASES["fedavg"], algorithm=Ditto(batch_size=5, rule=rule))
+    plain = replace(case, algorithm=Ditto(batch_size=5, rule=twin or rule))
+    expected = play(LoopEngine(case.model(), case.data()), plain)
+    name = f"the rule {type(rule).__name__}"
+    with pytest.raises(ConfigError, match=name):
         play(VectorisedEngine(case.model(), case.data()), case)
     engine = make_engine("auto", case.model(), case.data(), device="cpu")
-    with pytest.warns(SrpflWarning, match="the rule Suspicious"):
+    with pytest.warns(SrpflWarning, match=name):
         found = play(engine, case)
     assert distance(found, expected) < 1e-5
 

@@ -114,7 +114,7 @@ class LoopEngine:
         for plan, numbers in zip(job.plans, numbered_phases(job.plans), strict=True):
             at = state
             if plan.slot is not None:
-                at = {**self._state(given), **own[plan.slot]}
+                at = {**self._state(given), **{n: v.clone() for n, v in own[plan.slot].items()}}
             loss, taken, moments = self._do(job, place, plan, numbers, at, seen, x, y)
             losses.append(loss)
             own.update({slot: {**own[slot], **moments.get(slot, {})} for slot in plan.keeps})

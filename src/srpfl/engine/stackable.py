@@ -24,7 +24,7 @@ from srpfl.engine.layers import with_stackable_layers
 from srpfl.engine.modes import set_modes
 from srpfl.engine.precision import STEP, called
 from srpfl.engine.recomputed import with_recomputed_blocks
-from srpfl.engine.steps import Batch, Carried, Objective, step_of_each, take_step
+from srpfl.engine.steps import Batch, Carried, Objective, flat, step_of_each, take_step
 from srpfl.engine.store import tensors
 from srpfl.engine.threads import one_thread, telling_slow_operations, uncompiled
 from srpfl.errors import ConfigError, SrpflError
@@ -271,8 +271,11 @@ def _why_not(rule: Rule, names: Iterable[str]) -> str | None:
         return rule.start(params, _Anything(_Anything(torch.ones(()), params)))
 
     try:
-        moments = torch.vmap(start)(params)
-        step_of_each(rule, gradients, params, moments)
+        given = params, torch.vmap(start)(params)
+        versions = [tensor._version for tensor in flat(given)]
+        step_of_each(rule, gradients, *given)
     except Exception as error:
         return reason(error)
+    if [tensor._version for tensor in flat(given)] != versions:  # also of clients that are through
+        return "it writes to the weights or the state that it is given"
     return None
