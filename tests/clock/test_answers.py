@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +85,11 @@ def test_a_cost_of_communication_that_is_none_is_one_sentence(cost: Any) -> None
         communication_of(Says([1.0], communication=cost))
     with pytest.raises(ConfigError, match="communication"):
         tiny.simulate(clock=Says(np.ones(6), communication=cost))
+
+
+@pytest.mark.parametrize("cost", [np.array(2.0), torch.tensor(2.0), np.float32(2)])
+def test_a_cost_of_communication_is_a_number_of_any_library(cost: Any) -> None:
+    assert tiny.simulate(clock=Says(np.ones(6), communication=cost), rounds=1).communication == 2.0
 
 
 def test_a_cost_that_goes_bad_in_the_middle_of_a_run_is_said() -> None:

@@ -321,7 +321,7 @@ def _config(
         "name": name,
         "headline": algorithm.headline,
         # Where late answers are kept, it is in the clients' own times.
-        "communication": 0.0 if late == "keep" else clock.communication,
+        "communication": 0.0 if late == "keep" else communication_of(clock),
         "sees_communication": participation.sees_communication or isinstance(clock, ComesAndGoes),
         "algorithm": describe(algorithm),
         "participation": describe(participation),
