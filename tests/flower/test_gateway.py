@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,14 @@ import httpx
 import pytest
 import uvicorn
 from flwr.proto.fab_pb2 import Fab, GetFabResponse
+from flwr.proto.fleet_pb2 import PullMessagesResponse, PushMessagesRequest
+from flwr.proto.message_pb2 import Message, Metadata, ObjectTree
+from flwr.proto.node_pb2 import Node
 
 from srpfl.errors import ConfigError
 from srpfl.flower import signing
 from srpfl.flower.gateway import CALLS, HELD, HELD_BY_ONE, SMALL, Door, Gateway, bounded
+from srpfl.flower.letters import Letters
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 
@@ -32,8 +37,15 @@ class Behind:
         return httpx.Response(200, content=self.answer, headers={"flwr-x": "1", "server": "secret"})
 
 
-def asked(door: Door, behind: Behind, method: str, path: str, **given: Any) -> httpx.Response:
-    gateway = Gateway("https://127.0.0.1:8000", door)
+def asked(
+    door: Door,
+    behind: Behind,
+    method: str,
+    path: str,
+    gateway: Gateway | None = None,
+    **given: Any,
+) -> httpx.Response:
+    gateway = gateway or Gateway("https://127.0.0.1:8000", door)
     gateway.client = httpx.AsyncClient(
         base_url="http://superlink", transport=httpx.MockTransport(behind)
     )
@@ -46,15 +58,34 @@ def asked(door: Door, behind: Behind, method: str, path: str, **given: Any) -> h
     return asyncio.run(ask())
 
 
+def tree(name: str, children: Sequence[ObjectTree] = ()) -> ObjectTree:
+    number = hashlib.sha256(name.encode()).hexdigest()
+    return ObjectTree(object_id=number, children=children)
+
+
+TREE = tree("m2", [tree("r")])
+
+
+def answers(
+    *trees: ObjectTree, node: int = 5, source: int = 5, to: str = "m1", target: int = 1
+) -> bytes:
+    """What a node says to the SuperLink when it answers a letter."""
+    about = Metadata(src_node_id=source, dst_node_id=target, reply_to_message_id=to)
+    request = PushMessagesRequest(node=Node(node_id=node), message_object_trees=trees)
+    request.messages_list.append(Message(metadata=about))
+    return request.SerializeToString()
+
+
 @pytest.mark.parametrize("call", sorted(CALLS))
 def test_what_a_node_needs_passes(call: str) -> None:
     behind = Behind()
     headers = {"flwr-public-key": "k", "authorization": "no", "cookie": "no"}
-    answer = asked(Door(), behind, "POST", f"/v1/fleet/{call}", content=b"body", headers=headers)
+    body = answers(TREE) if call == "push-messages" else b"body"
+    answer = asked(Door(), behind, "POST", f"/v1/fleet/{call}", content=body, headers=headers)
     assert (answer.status_code, answer.content) == (200, b"fine")
     assert "server" not in answer.headers
     [(path, content, passed)] = behind.calls
-    assert (path, content) == (f"/v1/fleet/{call}", b"body")
+    assert (path, content) == (f"/v1/fleet/{call}", body)
     assert passed["flwr-public-key"] == "k"
     assert not {"authorization", "cookie"} & passed.keys()
 
@@ -80,6 +111,59 @@ def test_nothing_else_does(method: str, path: str) -> None:
     behind = Behind()
     assert asked(Door(), behind, method, path, content=b"").status_code == 404
     assert behind.calls == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        answers(TREE, source=1, to="", target=6),  # a letter to another node, as the server's
+        answers(TREE, to="", target=6),
+        answers(TREE, source=6),
+        answers(TREE, target=6),
+        answers(),
+        answers(TREE, TREE),
+        answers(ObjectTree(children=[ObjectTree()] * 1000)),
+        b"",
+        b"body",
+    ],
+)
+def test_a_node_can_only_answer_and_in_its_own_name(said: bytes) -> None:
+    behind = Behind()
+    assert asked(Door(), behind, "POST", "/v1/fleet/push-messages", content=said).status_code == 403
+    assert behind.calls == []
+
+
+def test_what_the_server_sent_cannot_be_announced_as_something_else() -> None:
+    """The SuperLink would believe it, and the server's next letter with that object would fail."""
+    w, b = tree("w"), tree("b")
+    letter = tree("m1", [tree("sent", [w, b])])
+    sent = PullMessagesResponse(message_object_trees=[letter]).SerializeToString()
+    same = [tree("sent", [b, w]), w]
+    others = [
+        tree("sent"),
+        tree("sent", [w]),
+        tree("own", [tree("w", [b])]),
+    ]
+    letters = Letters(most=4)
+    letters.sent(b"no letters")
+    letters.sent(sent)
+    for part in same:
+        assert letters.wrong(answers(tree("m2", [part]))) is None
+    for part in others:
+        assert letters.wrong(answers(tree("m2", [part])))
+    newer = PullMessagesResponse(message_object_trees=[TREE]).SerializeToString()
+    letters.sent(newer)
+    assert len(letters._below) == 4  # it does not grow for ever
+
+    gateway = Gateway("https://127.0.0.1:8000", Door())
+    behind = Behind(sent)
+    for path, content, status in (
+        ("pull-messages", b"", 200),
+        ("push-messages", answers(same[0]), 200),
+        ("push-messages", answers(others[0]), 403),
+    ):
+        given = {"content": content, "gateway": gateway}
+        assert asked(Door(), behind, "POST", f"/v1/fleet/{path}", **given).status_code == status
 
 
 def test_what_is_too_large_is_not_passed_on() -> None:

@@ -2,8 +2,9 @@
 
 A SuperLink serves nodes, its own apps and those who control it on one port, and asks those who
 control it for nothing but its CA certificate. So it listens on loopback, and this gateway in front
-of it lets only the calls of nodes through, each up to a size. With a folder of signatures, apps on
-their way to nodes get theirs (see srpfl.flower.signing).
+of it lets only the calls of nodes through, each up to a size, and of what they say only answers
+(see srpfl.flower.letters). With a folder of signatures, apps on their way to nodes get theirs (see
+srpfl.flower.signing).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from srpfl.flower.events import say
+from srpfl.flower.letters import Letters
 from srpfl.flower.signing import with_signature
 from srpfl.flower.texts import harmless
 
@@ -88,7 +90,7 @@ class Gateway:
         import httpx
 
         verify: Any = ssl.create_default_context(cafile=str(ca)) if ca else True
-        self.door = door
+        self.door, self.letters = door, Letters()
         self._held = Counter[str]()  # bytes of calls that are on their way, by place
         self.client = httpx.AsyncClient(base_url=superlink, verify=verify, timeout=60.0)
         self._unreachable = httpx.HTTPError
@@ -109,6 +111,9 @@ class Gateway:
         with Taken(self._held, place_of(who)) as taken:
             try:
                 call = await self._take(_parts_of(receive), taken, self.door.most(path))
+                if path == f"{FLEET}push-messages" and (wrong := self.letters.wrong(call)):
+                    say(f"turned away {wrong} from {who}", level="warning", kind="door")
+                    raise TurnedAway(403)
                 status, headers, content = await self._ask(method, path, call, scope, taken)
             except TurnedAway as refused:
                 status, headers, content = refused.status, [], b""
@@ -149,6 +154,8 @@ class Gateway:
                 content = await self._take(answer.aiter_bytes(), taken, self.door.largest)
         except self._unreachable:
             raise TurnedAway(503) from None
+        if path == f"{FLEET}pull-messages":
+            self.letters.sent(content)
         if path == f"{FLEET}get-fab" and answer.status_code == 200 and self.door.signatures:
             content = with_signature(content, self.door.signatures)
         kept = [

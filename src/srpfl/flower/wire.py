@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
@@ -53,15 +54,21 @@ def assignment_record(
     masks: Mapping[str, Any] | None = None,
 ) -> RecordDict:
     """A letter: what is asked, the shared part, and what a secure sum needs."""
-    content: dict[str, Any] = {"assignment": ConfigRecord(asdict(assignment))}
+    content: dict[str, Any] = {"assignment": ConfigRecord({**asdict(assignment), **_once()})}
     if masks is not None:
-        content["masks"] = ConfigRecord(dict(masks))
+        content["masks"] = ConfigRecord({**masks, **_once()})
     return RecordDict(content if sent is None else {**content, "sent": sent})
 
 
 def refusal_record(why: str) -> RecordDict:
     """A letter to a node that cannot take part."""
-    return RecordDict({"refusal": ConfigRecord({"why": why})})
+    return RecordDict({"refusal": ConfigRecord({"why": why, **_once()})})
+
+
+def _once() -> dict[str, str]:
+    """Flower names an object by its content, and fails where somebody else has announced that name
+    as something else: nobody can know this one beforehand."""
+    return {"once": secrets.token_hex(16)}
 
 
 def read_assignment(content: RecordDict) -> Assignment:
