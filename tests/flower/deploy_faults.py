@@ -149,6 +149,21 @@ FAULTS = {
         "test_gateway.py::test_answers_that_are_not_taken_cannot_fill_the_memory_either",
         "memory bounded; others are answered",
     ),
+    "a node that writes to another one, or answers in its name": (
+        FAKE,
+        "test_gateway.py::test_a_node_can_only_answer_and_in_its_own_name",
+        "turned away at the gateway",
+    ),
+    "a node that announces the server's objects as something else": (
+        FAKE,
+        "test_gateway.py::test_what_the_server_sent_cannot_be_announced_as_something_else",
+        "turned away at the gateway",
+    ),
+    "a SuperLink that fails for a while (500)": (
+        FAKE,
+        "test_lost.py::test_a_superlink_that_fails_for_a_while_is_asked_again",
+        "the server asks again and computes the same",
+    ),
     "a node that leads a secure sum astray": (
         FAKE,
         "test_masked.py::test_a_hostile_member_raises_nothing",

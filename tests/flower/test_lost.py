@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import srpfl
+import tiny
+from flower.fake_grid import FakeGrid
 from flower.federation import BASE, Federation
 from srpfl.flower import Patience
+from srpfl.flower.parcels import Parcels
 
 
 class Losing:
@@ -81,3 +85,34 @@ def test_a_straggler_at_work_is_not_taken_for_lost(tmp_path: Path) -> None:
     assert federation.events("late")
     assert federation.of(1).received.count("query.doing") <= 3
     assert len(run.rounds) == 100
+
+
+@pytest.mark.parametrize("call", ["push_messages", "pull", "get_node_ids"])
+def test_a_superlink_that_fails_for_a_while_is_asked_again(
+    tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its database was locked, or a node stood in the way."""
+    usual = Federation(tmp_path / "usual", [1, 1, 1]).serve()
+    federation = Federation(tmp_path / "failing", [1, 1, 1])
+    place: Any = Parcels if call == "pull" else FakeGrid
+    works, calls, status = getattr(place, call), 0, 500
+
+    def fails(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls in (2, 3):
+            request = httpx.Request("POST", "http://superlink")
+            raise httpx.HTTPStatusError("", request=request, response=httpx.Response(status))
+        return works(*given)
+
+    monkeypatch.setattr(place, call, fails)
+    run = federation.serve()
+    assert run.state is not None
+    assert usual.state is not None
+    assert tiny.same(run.state.shared, usual.state.shared)
+    assert calls > 3
+
+    calls, status = 0, 400  # what is wrong is ours, and stays so
+    other = Federation(tmp_path / "wrong", [1, 1, 1])
+    with pytest.raises(httpx.HTTPStatusError):
+        other.serve()

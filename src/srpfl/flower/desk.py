@@ -54,7 +54,7 @@ class Desk:
         self.experiment, self.events, self.run = experiment, events, run
         self.patience = experiment.patience
         self.now, self._sleep, self._grid = now, sleep, grid
-        self.mail = Mail(grid, limit=limit, now=now)
+        self.mail = Mail(grid, limit=limit, now=now, sleep=sleep)
         self.roll = Roll(
             numbers,
             events,
@@ -202,18 +202,18 @@ class Desk:
         if self.now() < self._calls:
             return
         began = self.now()
-        new = self.roll.update(set(self._grid.get_node_ids()), self.round)
+        online = set(self.mail.stubborn(self._grid.get_node_ids))
+        new = self.roll.update(online, self.round)
         took = self.now() - began
         self._calls = self.now() + max(ROLL_CALL, took / SHARE)
         batch = self.mail.batch()
         experiment = self.experiment
-        hello = assignment_record(
-            Assignment(experiment.name, run=self.run, inherit=experiment.inherit)
-        )
+        who = Assignment(experiment.name, run=self.run, inherit=experiment.inherit)
+        hello, doing = assignment_record(who), assignment_record(who)
         self.mail.push([(Letter(n, HELLO, batch), hello) for n in new], useful=0.0)
         quiet = self.mail.quiet()
         asks = [Letter(a.node, DOING, batch, a.client, about=number) for number, a in quiet]
-        self.mail.push([(letter, hello) for letter in asks], useful=0.0)
+        self.mail.push([(letter, doing) for letter in asks], useful=0.0)
         self.report()
 
     def _refresh(self, client: int) -> None:

@@ -12,11 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from srpfl.flower.parcels import Limit, Parcels, Reply
+from srpfl.flower.stubborn import stubborn
 from srpfl.flower.wire import DOING, HELLO, REFUSED
 
 SUPERLINK = 1  # the node in whose name the SuperLink answers
@@ -57,9 +59,15 @@ class Mail:
     """The letters that are on their way. A client that owes an answer is busy."""
 
     def __init__(
-        self, grid: Grid, *, limit: Limit | None = None, now: Callable[[], float] = time.monotonic
+        self,
+        grid: Grid,
+        *,
+        limit: Limit | None = None,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._grid, self._now = grid, now
+        self.stubborn = partial(stubborn, now=now, sleep=sleep)
         self._parcels = Parcels(grid, limit=limit or Limit(), now=now)
         self._open: dict[str, Letter] = {}
         self._lost: dict[str, Letter] = {}  # given up; an answer may come nevertheless
@@ -86,7 +94,7 @@ class Mail:
             Message(content, letter.node, letter.kind, ttl=useful + SPARE)
             for letter, content in letters
         ]
-        ids = list(self._grid.push_messages(messages))
+        ids = list(self.stubborn(self._grid.push_messages, messages))
         ids += [""] * (len(letters) - len(ids))
         failed = []
         for (letter, _), number in zip(letters, ids, strict=True):
@@ -146,7 +154,7 @@ class Mail:
         }
 
     def _pulled(self) -> list[Reply]:
-        return self._parcels.pull(list(self._open)) if self._open else []
+        return self.stubborn(self._parcels.pull, list(self._open)) if self._open else []
 
     def _is_question(self, reply: Reply) -> bool:
         letter = self._open.get(reply.to)
