@@ -58,6 +58,16 @@ def test_a_target_far_below_the_best_run_is_named() -> None:
     assert "far from the best run (fedrep: 91.0 %)" in found.caution or "90.9 %" in found.caution
 
 
+def test_a_run_without_an_evaluation_is_named() -> None:
+    """One that diverged at once, among many: which is it?"""
+    bare = dataclasses.replace(made_up.run("ditto"), evaluations=[])
+    with pytest.raises(ConfigError, match=r"nothing was evaluated yet in ditto: leave that out"):
+        compare([*nine(), bare])
+    kept = dataclasses.replace(bare, folder=Path("runs/seventh"))
+    with pytest.raises(ConfigError, match=r"in ditto, runs.seventh:"):
+        compare([bare, kept])
+
+
 def test_other_data_are_not_another_seed() -> None:
     """Choices and seed are the same, and only the fingerprint tells that the data are not."""
     runs = [made_up.run("fedrep", seed=seed) for seed in (0, 0, 1, 1)]

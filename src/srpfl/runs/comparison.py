@@ -92,8 +92,10 @@ def compare(
     >>> [(row.method, row.seeds) for row in srpfl.compare(runs).rows]
     [('fedavg', [0, 1])]
     """
-    if not runs or not all(run.scores for run in runs):
-        raise ConfigError("there is nothing to compare: every run needs at least one evaluation")
+    if not runs:
+        raise ConfigError("there is nothing to compare: no runs were given")
+    if bare := [str(run.folder or run.name) for run in runs if not run.scores]:
+        raise ConfigError(f"nothing was evaluated yet in {', '.join(bare)}: leave that out")
     metric = common_metric(runs)
     groups = by_group(runs)
     base, other = reference(groups, baseline)
