@@ -116,7 +116,7 @@ def test_a_run_is_drawn_into_a_figure_of_yours() -> None:
     figure = Figure()
     panel = figure.subplots()
     run = tiny.simulate(rounds=2)
-    assert run.plot(ax=panel) is figure
+    assert run.plot(ax=panel) is panel  # a notebook would show a figure once more
     [line] = panel.get_lines()
     np.testing.assert_array_equal(line.get_ydata(), [100 * point.value for point in run.accuracy])
     with pytest.raises(srpfl.SrpflError, match="draws the curve"):

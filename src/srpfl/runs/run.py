@@ -7,7 +7,7 @@ import html
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from srpfl.errors import ConfigError, unknown
 from srpfl.runs.results import Results
@@ -22,6 +22,21 @@ if TYPE_CHECKING:
 class Run(Results):
     """A finished or loaded run."""
 
+    @overload
+    def plot(
+        self,
+        path: str | Path | None = None,
+        communication: float | None = None,
+        *,
+        kind: str = "metric",
+        ax: None = None,
+    ) -> Figure: ...
+
+    @overload
+    def plot(
+        self, path: None = None, communication: float | None = None, *, kind: str = ..., ax: Axes
+    ) -> Axes: ...
+
     def plot(
         self,
         path: str | Path | None = None,
@@ -29,9 +44,9 @@ class Run(Results):
         *,
         kind: str = "metric",
         ax: Axes | None = None,
-    ) -> Figure:
+    ) -> Figure | Axes:
         """A picture of the run; written to a file (PNG, SVG, PDF) if one is named. With ``ax``,
-        the curve is drawn into that panel of a figure of yours.
+        the curve is drawn into that panel of a figure of yours, and the panel is returned.
 
         ``kind`` is "metric" (accuracy, or whatever the task is judged by, against simulated time),
         "rounds" (who was waited for) or "clients" (the metric and participation of each, from the
@@ -48,16 +63,14 @@ class Run(Results):
 
     def _into(
         self, ax: Axes, path: str | Path | None, communication: float | None, kind: str
-    ) -> Figure:
+    ) -> Axes:
         if kind != "metric" or path is not None:
             raise ConfigError('plot(ax=...) draws the curve of kind="metric", and saves nothing')
         from srpfl.report.plots import metric_panel
 
         # Words at a line's end would be in the wrong place once the next run is drawn.
         metric_panel(ax, [self], self.cost(communication), label=False)
-        figure = ax.get_figure(root=True)
-        assert figure is not None
-        return figure
+        return ax  # not its figure: a notebook shows that by itself, and would show it twice
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the run in a line, and its curve."""
