@@ -17,6 +17,7 @@ from srpfl.core.split import Params
 from srpfl.options.choices import build_algorithm
 from srpfl.options.config import Config
 from srpfl.options.methods import method
+from srpfl.participation.base import Answer
 
 rng = np.random.default_rng(1)
 GOOD = [
@@ -109,6 +110,27 @@ def test_any_algorithm_takes_any_of_them(algorithm: Any, name: str) -> None:
     assert run.state is not None
     assert plain.state is not None
     assert not tiny.same(run.state.shared, plain.state.shared)
+
+
+@pytest.mark.parametrize(
+    ("kind", "slot"), [(srpfl.SCAFFOLD, "change"), (srpfl.MimeLite, "gradient")]
+)
+def test_what_is_sent_beside_the_weights_is_averaged_alike(kind: Any, slot: str) -> None:
+    algorithm = kind(average="median")
+    parts = algorithm.split(tiny.model())
+    answers = [
+        Answer(
+            client=i,
+            time=1.0,
+            shared=parts.shared,
+            loss=1.0,
+            samples=1,
+            sent={slot: {n: torch.full_like(v, bad) for n, v in parts.trained.items()}},
+        )
+        for i, bad in enumerate((0.0, 1e9, 0.0))
+    ]
+    after = algorithm.update(parts.shared, algorithm.server_state(parts), answers, 3)[1]
+    assert all(not value.any() for part in after.values() for value in part.values())
 
 
 @pytest.mark.parametrize("name", sorted(AVERAGES.keys() - {"private", "secure"}))

@@ -178,6 +178,12 @@ class Algorithm:
             sent, *parts = ({name: part[name] for name in names} for part in (sent, *parts))
         return average(sent, parts, self.weights(answers))
 
+    def mean_beside(self, parts: Sequence[Params], weights: Sequence[float]) -> Params:
+        """The average, of the kind that was asked for, of what clients send beside their weights:
+        one bad answer must not come in by that way."""
+        nothing = {name: torch.zeros_like(value) for name, value in parts[0].items()}
+        return averages(self.average)(nothing, parts, weights)
+
     @property
     def takes_mean(self) -> bool:
         """Whether the server makes nothing of the clients' weights but their plain mean: then

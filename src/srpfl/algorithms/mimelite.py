@@ -10,7 +10,6 @@ from torch import nn, zeros_like
 
 from srpfl.algorithms.base import Answered
 from srpfl.algorithms.fedavg import FedAvg
-from srpfl.core.means import weighted_mean
 from srpfl.core.plan import Plan
 from srpfl.core.rules import SGD, Gradient, Rule, RuleState, among
 from srpfl.core.slots import Slots
@@ -47,7 +46,7 @@ class MimeLite(FedAvg):
         self, sent: Params, server: Slots, answers: Sequence[Answered], population: int
     ) -> tuple[Params, Slots]:
         gradients = [answer.sent["gradient"] for answer in answers]
-        g, beta = weighted_mean(gradients, self.weights(answers)), self.beta
+        g, beta = self.mean_beside(gradients, self.weights(answers)), self.beta
         m = {name: (1 - beta) * g[name] + beta * old for name, old in server["m"].items()}
         return self.mean(sent, answers), {"m": m}
 

@@ -10,7 +10,6 @@ from torch import nn, zeros_like
 
 from srpfl.algorithms.base import Answered
 from srpfl.algorithms.fedavg import FedAvg
-from srpfl.core.means import weighted_mean
 from srpfl.core.plan import Plan
 from srpfl.core.rules import SGD, Corrected, Gradient, RuleState
 from srpfl.core.slots import Given, Reply, Slots, Trained
@@ -62,7 +61,8 @@ class SCAFFOLD(FedAvg):
     ) -> tuple[Params, Slots]:
         mean, c, share = self.mean(sent, answers), server["c"], len(answers) / population
         moved = {name: sent[name] + self.server_lr * (mean[name] - sent[name]) for name in c}
-        change = weighted_mean([answer.sent["change"] for answer in answers], [1.0] * len(answers))
+        changes = [answer.sent["change"] for answer in answers]
+        change = self.mean_beside(changes, [1.0] * len(answers))
         return {**mean, **moved}, {"c": {name: c[name] + share * change[name] for name in c}}
 
 
