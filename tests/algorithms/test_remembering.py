@@ -19,6 +19,8 @@ from algorithms.quadratic import (
     SAME,
     STEPS,
     TOLERANCE,
+    X,
+    Y,
     away,
     both_engines,
     gradient,
@@ -159,6 +161,41 @@ def test_where_some_take_part_all_clients_share_what_the_server_remembers(kind: 
         for i in some:
             own[i] = new[i]
     assert away(weights(run.state), x) < TOLERANCE
+
+
+@pytest.mark.parametrize("kind", [srpfl.FedDyn, srpfl.CA2FL], ids=lambda kind: kind.__name__)
+def test_by_samples_a_client_weighs_the_same_with_whomever_it_takes_part(kind: Any) -> None:
+    """h is the mean over all clients of n_i times what each keeps; the server divides it by the
+    mean of the n_i that it has seen. So where h is zero, the sum by samples is."""
+    sizes = np.array([2, 4, 6])
+    xs, ys = ([rows[:n] for rows, n in zip(each, sizes, strict=True)] for each in (X, Y))
+    algorithm = kind(weighting="samples", **SAME)
+    run = played(algorithm, x=xs, y=ys, participation=InTurn(sample=2))
+    x, h, kept = np.zeros(2), np.zeros(2), np.zeros((CLIENTS, 2))
+    heard: list[int] = []
+    for round in range(ROUNDS):
+        some = sorted({round % CLIENTS, (round + 1) % CLIENTS})
+        moved = {}
+        for i in some:
+            w, pull = x, 0.1 if kind is srpfl.FedDyn else 0.0
+            for _ in range(STEPS):
+                slope = 2 * xs[i].T @ (xs[i] @ w - ys[i]) / sizes[i]
+                w = w - LR * (slope + pull * (w - x) - (kept[i] if pull else 0))
+            moved[i] = w - x
+        heard += list(sizes[some])
+        share = sizes[some] / sizes[some].sum()
+        if kind is srpfl.FedDyn:
+            step = share @ [moved[i] for i in some]
+            kept[some] -= [0.1 * moved[i] for i in some]
+            h = sizes @ kept / CLIENTS
+            x = x + step - h / np.mean(heard) / 0.1
+        else:
+            x = x + h / np.mean(heard) + share @ [moved[i] - kept[i] for i in some]
+            kept[some] = [moved[i] for i in some]
+            h = sizes @ kept / CLIENTS
+    assert away(weights(run.state), x) < TOLERANCE
+    assert run.state is not None
+    assert away(run.state.server["h"]["line.weight"][0].numpy(), h) < TOLERANCE
 
 
 def test_fedprox_without_a_pull_is_fedavg_bit_for_bit() -> None:

@@ -40,6 +40,7 @@ from srpfl.core.wire import wire_of
 from srpfl.errors import ConfigError
 
 Evaluation = Literal["personalised", "global", "local"]
+HEARD = "heard"  # how many answers the server has had, and what they weighed
 TOLD_IF_CHANGED = {"told": "if changed"}  # in run folders, which may be older than a field
 
 
@@ -201,6 +202,22 @@ class Algorithm:
     def weights(self, answers: Sequence[Answered]) -> list[float]:
         """How much each answer counts."""
         return weights_by(self.weighting, [answer.samples for answer in answers])
+
+    def heard(self, server: Slots, answers: Sequence[Answered]) -> tuple[float, float, Slots]:
+        """For sums over all clients that change by what some of them send: the weight of these
+        answers, the mean weight of an answer so far, and the server's slots, which count for that.
+        A client has to weigh the same each time, or what it sent before stays in the sum."""
+        total = sum(self.weights(answers))
+        if HEARD not in server:
+            return total, 1.0, {}
+        then = server[HEARD]
+        now = {"weight": then["weight"] + total, "answers": then["answers"] + len(answers)}
+        return total, float(now["weight"] / now["answers"]), {HEARD: now}
+
+    def hears(self) -> Slots:
+        """The slots for that before the first round: none where all weigh alike."""
+        zeros = {name: torch.zeros((), dtype=torch.float64) for name in ("weight", "answers")}
+        return {HEARD: zeros} if self.weighting == "samples" else {}
 
     def portion(self, shared: Params, server: Slots, client: int) -> Portion:
         """For the clock: what part of the work and of the messages a client has in this round,

@@ -28,7 +28,7 @@ class Calibrated(Algorithm):
 
     def server_state(self, parts: Split) -> Slots:
         zeros = {name: zeros_like(value) for name, value in parts.trained.items()}
-        return {**super().server_state(parts), "h": zeros}
+        return {**super().server_state(parts), "h": zeros, **self.hears()}
 
     def client_state(self, parts: Split) -> Slots:
         zeros = {name: zeros_like(value) for name, value in parts.trained.items()}
@@ -44,9 +44,11 @@ class Calibrated(Algorithm):
     def update(
         self, sent: Params, server: Slots, answers: Sequence[Answered], population: int
     ) -> tuple[Params, Slots]:
-        mean, h, share = self.mean(sent, answers), server["h"], len(answers) / population
-        after = {name: h[name] + share * (mean[name] - sent[name]) for name in h}
-        return {**mean, **{name: mean[name] + h[name] for name in h}}, {**server, "h": after}
+        mean, h = self.mean(sent, answers), server["h"]
+        weight, each, heard = self.heard(server, answers)
+        after = {n: old + weight / population * (mean[n] - sent[n]) for n, old in h.items()}
+        moved = {name: mean[name] + old / each for name, old in h.items()}
+        return {**mean, **moved}, {**server, "h": after, **heard}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,8 @@ class FedDyn(FedAvg):
         return tuple(replace(plan, rule=rule) for plan in super().plans(model))
 
     def server_state(self, parts: Split) -> Slots:
-        return {"h": {name: zeros_like(value) for name, value in parts.trained.items()}}
+        zeros = {name: zeros_like(value) for name, value in parts.trained.items()}
+        return {"h": zeros, **self.hears()}
 
     def client_state(self, parts: Split) -> Slots:
         return {"g_i": self.server_state(parts)["h"]}
@@ -40,6 +41,7 @@ class FedDyn(FedAvg):
     def update(
         self, sent: Params, server: Slots, answers: Sequence[Answered], population: int
     ) -> tuple[Params, Slots]:
-        mean, share = self.mean(sent, answers), len(answers) / population
-        h = {k: v - self.alpha * share * (mean[k] - sent[k]) for k, v in server["h"].items()}
-        return {**mean, **{k: mean[k] - h[k] / self.alpha for k in h}}, {"h": h}
+        mean, (weight, each, heard) = self.mean(sent, answers), self.heard(server, answers)
+        pace, pull = self.alpha * (weight / population), self.alpha * each
+        h = {k: v - pace * (mean[k] - sent[k]) for k, v in server["h"].items()}
+        return {**mean, **{k: mean[k] - h[k] / pull for k in h}}, {"h": h, **heard}
