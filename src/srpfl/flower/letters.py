@@ -2,7 +2,7 @@
 
 A SuperLink knows a call's node by its key, but it does not hold the message in the call against
 that: a node could write to another one in the server's name. Nor does it know an object before it
-has its content: whoever announces one first says what hangs below it, and a later letter of the
+has its content: the first who announces one says what hangs below it, and a later letter of the
 server that holds it fails.
 """
 
