@@ -27,7 +27,7 @@ from srpfl.runs.folder import RunFolder
 from srpfl.runs.records import RoundRecord
 from srpfl.runs.state import ClientParts
 
-LIMIT = 300.0  # seconds for any one thing; on a quiet machine most take five
+LIMIT = 600.0  # seconds for any one thing; on a quiet machine most take five
 
 APP = '''"""The usual app, except that a node can be told to answer badly, to have another model, or
 which noise to draw."""

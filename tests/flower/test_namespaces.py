@@ -28,7 +28,7 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "flower"
-LIMIT = 300.0
+LIMIT = 600.0
 SERVER = "10.77.0.1"
 
 SPY = '''"""An app that nobody signed: it looks for what nodes keep."""
