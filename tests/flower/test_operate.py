@@ -185,9 +185,11 @@ def test_a_run_that_was_stopped_is_stopped_whatever_its_server_still_said(
 
     monkeypatch.setattr("srpfl.cli.deploy_operate._flwr", stop)
     monkeypatch.setattr("srpfl.flower.status.LAST", 0.3)
-    assert call("stop", str(played))[0] == 0
-    found = read_status(played)
-    assert (found.state, found.done) == ("stopped", 3 if says_so else 2)
+    code, said, _ = call("stop", str(played))
+    assert code == 0
+    found, done = read_status(played), 3 if says_so else 2
+    assert (found.state, found.done) == ("stopped", done)
+    assert f"stopped after {done} of 4 rounds" in said
     assert "srpfl deploy resume" in call("health", str(played))[1]
 
 

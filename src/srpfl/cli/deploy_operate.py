@@ -94,7 +94,8 @@ def stop(run: Folder, superlink: Connection = "") -> None:
         raise ConfigError(f"{run} does not say which run of Flower's it is: flwr list shows them")
     _flwr("stop", found.flower_run, *_named(superlink))
     stopped(run)
-    print(f"stopped after {found.done} of {found.rounds} rounds; srpfl deploy resume goes on")
+    done = read_status(run).done  # its last word
+    print(f"stopped after {done} of {found.rounds} rounds; srpfl deploy resume goes on")
 
 
 def resume(
