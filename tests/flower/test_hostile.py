@@ -124,6 +124,16 @@ def test_a_node_cannot_claim_more_test_samples_than_it_joined_with(tmp_path: Pat
     assert "and joined with" in federation.events("not evaluated")[0]["why"]
 
 
+def test_an_evaluation_that_nobody_answers_has_no_value(tmp_path: Path) -> None:
+    """0 of 0 would be the best of errors, and end a run that looks for it."""
+    federation = Federation(tmp_path, [1, 1, 1], rounds=2, evaluate_every=1)
+    for client in range(3):
+        federation.of(client).mangle = claims(4.6e18, [4.6e18])
+    run = federation.serve()
+    assert (len(run.rounds), run.evaluations) == (2, [])
+    assert {event["client"] for event in federation.events("not evaluated")} == {0, 1, 2}
+
+
 def test_a_node_that_joins_with_a_huge_test_set_is_weighed_down(tmp_path: Path) -> None:
     federation = Federation(tmp_path, [1, 1, 1], evaluate_every=3, outweigh=2.0)
 

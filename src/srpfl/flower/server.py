@@ -120,12 +120,15 @@ def serve(
         transport.gather()
         tested: dict[int, dict[str, list[Score]]] = {}  # by round; clients are asked for all kinds
 
-        def evaluated(kind: Evaluation, state: State) -> EvaluationRecord:
+        def evaluated(kind: Evaluation, state: State) -> EvaluationRecord | None:
             if state.round not in tested:
                 tested.clear()
                 tested[state.round] = transport.evaluate(state)
-            record = record_of(kind, state, tested[state.round][kind], experiment.task)
-            return judged(record, experiment.judge)
+            scores = tested[state.round][kind]
+            if not any(score.weight for score in scores):  # 0 would be the best of errors
+                say(f"after round {state.round}: no {kind} evaluation, as nobody answered it")
+                return None
+            return judged(record_of(kind, state, scores, experiment.task), experiment.judge)
 
         def saved(state: State) -> None:
             folder.save(state, ClientParts({}))

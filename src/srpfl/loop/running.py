@@ -21,7 +21,7 @@ from srpfl.runs.run import Run
 from srpfl.runs.state import State
 from srpfl.task import Task
 
-Evaluate = Callable[[Evaluation, State], EvaluationRecord]
+Evaluate = Callable[[Evaluation, State], EvaluationRecord | None]  # None: nobody could be tested
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def _evaluate_if_due(state: State, course: Course, history: History, evaluate: E
         return
     done = {record.kind for record in history.evaluations if record.round == state.round}
     for kind in course.kinds:
-        if kind not in done:
-            history.add(evaluate(kind, state))
+        if kind not in done and (record := evaluate(kind, state)) is not None:
+            history.add(record)
 
 
 class History:
