@@ -198,9 +198,10 @@ def test_by_samples_a_client_weighs_the_same_with_whomever_it_takes_part(kind: A
     assert away(run.state.server["h"]["line.weight"][0].numpy(), h) < TOLERANCE
 
 
-def test_fedprox_without_a_pull_is_fedavg_bit_for_bit() -> None:
-    one = tiny.simulate(algorithm=srpfl.FedProx(mu=0.0))
-    other = tiny.simulate(algorithm=srpfl.FedAvg())
+@both_engines
+def test_fedprox_without_a_pull_is_fedavg_bit_for_bit(engine: str) -> None:
+    one = tiny.simulate(algorithm=srpfl.FedProx(mu=0.0), engine=engine)
+    other = tiny.simulate(algorithm=srpfl.FedAvg(), engine=engine)
     assert one.state is not None
     assert other.state is not None
     assert tiny.same(one.state.shared, other.state.shared)

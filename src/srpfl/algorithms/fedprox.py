@@ -18,5 +18,7 @@ class FedProx(FedAvg):
     mu: float = 0.01  # μ
 
     def plans(self, model: nn.Module) -> tuple[Plan, ...]:
+        if self.mu == 0:  # to the last bit, also where an engine knows plain rules
+            return super().plans(model)
         rule = Proximal(rule=self.rule, strength=self.mu)
         return tuple(replace(plan, rule=rule) for plan in super().plans(model))
