@@ -80,11 +80,19 @@ def test_a_run_that_exists_is_said_in_the_words_of_python(tmp_path: Path) -> Non
         ({"participation": "doubling"}, r"write participation=srpfl\.Doubling\(\)"),
         ({"algorithm": srpfl.FedRep}, r"write FedRep\(\.\.\.\)"),
         ({"stop_at": 0.9, "evaluations": ["local"]}, "add 'personalised'"),
+        ({"num_rounds": 3}, "unknown argument of simulate 'num_rounds': did you mean 'rounds'?"),
     ],
 )
 def test_a_slip_is_a_sentence(choice: dict[str, Any], sentence: str) -> None:
     with pytest.raises(srpfl.SrpflError, match=sentence):
         tiny.simulate(**choice)
+
+
+def test_arguments_of_simulate_have_names() -> None:
+    play: Any = srpfl.simulate
+    for args, named in (((), {"rounds": 3}), ((tiny.data(),), {})):
+        with pytest.raises(srpfl.SrpflError, match=r"by name, and needs data=\.\.\., model="):
+            play(*args, **named)
 
 
 def test_an_accuracy_that_was_not_measured_says_so() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from srpfl.errors import ConfigError, check_finite, enough_memory, number, shown, whole
+from srpfl.errors import ConfigError, check_finite, enough_memory, number, shown, unknown, whole
 from srpfl.runs.describe import describe
 from srpfl.task import task_of
 
@@ -37,9 +37,16 @@ R = TypeVar("R")
 def checked(play: Callable[P, R]) -> Callable[P, R]:
     """The function, told only what it can work with."""
     signature = inspect.signature(play)
+    needed = [name for name, one in signature.parameters.items() if one.default is one.empty]
 
     @wraps(play)
     def careful(*args: P.args, **named: P.kwargs) -> R:
+        for name in named:
+            if name not in signature.parameters:
+                raise unknown(f"argument of {play.__name__}", name, signature.parameters)
+        if args or not named.keys() >= set(needed):
+            told = ", ".join(f"{name}=..." for name in needed)
+            raise ConfigError(f"{play.__name__} takes arguments by name, and needs {told}")
         given = signature.bind(*args, **named)
         given.apply_defaults()
         given.arguments.update(checked_arguments(given.arguments))
