@@ -257,6 +257,9 @@ def test_the_log_goes_to_a_file_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_trouble_is_one_sentence_each() -> None:
     well = Status(at=0.0, state="over")
     assert trouble(well) is None
+    alone = replace(well, at=time.time(), state="running")
+    assert "no client is there: start nodes" in str(trouble(alone))
+    assert "events.jsonl says why" in str(trouble(replace(alone, events={"refused": 2})))
     assert "failed: out of memory" in str(
         trouble(replace(well, state="failed", why="out of memory"))
     )

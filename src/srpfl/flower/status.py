@@ -103,5 +103,7 @@ def trouble(status: Status) -> str | None:
             "start the run again"
         )
     if not status.present:
-        return f"the server of {status.name} runs, and no client is there: start nodes"
+        refused = status.events.get("refused")
+        then = "those that came were refused, events.jsonl says why" if refused else "start nodes"
+        return f"the server of {status.name} runs, and no client is there: {then}"
     return None
