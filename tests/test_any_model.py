@@ -432,6 +432,32 @@ def test_a_last_batch_of_one_sample_is_normalised_with_the_statistics_so_far() -
     assert int(shared(run)["1.num_batches_tracked"]) > 0
 
 
+class Squeezing(Careless):
+    """As many people write it: with one sample, the batch is gone too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.body(x)[..., None].tanh().squeeze())
+        return outputs
+
+
+class Keeping(Careless):
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.body(x).tanh())
+        return outputs
+
+
+@STACKED
+def test_a_last_batch_of_one_sample_may_be_squeezed(engine: str) -> None:
+    choices: dict[str, Any] = {"algorithm": srpfl.FedAvg(batch_size=4), "precision": "float64"}
+    for size in (1, 13):
+        plain, squeezed = (
+            tiny.simulate(model=kind(), data=tiny.data(per_client=size), engine=where, **choices)
+            for kind, where in ((Keeping, "loop"), (Squeezing, engine))
+        )
+        for name, value in shared(plain).items():
+            assert torch.allclose(value, shared(squeezed)[name], rtol=1e-9, atol=1e-12)
+
+
 def test_attention_starts_from_the_seed() -> None:
     one, other = (
         state_of(initial_model(nn.MultiheadAttention(8, 2), seed=seed)) for seed in (3, 3)

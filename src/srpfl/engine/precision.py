@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from srpfl.core.split import Params, fixed_of
-from srpfl.core.trees import Tree, arguments, mapped
+from srpfl.core.trees import Tree, arguments, leaves, mapped
 from srpfl.engine.batchnorm import noting, statistics_names, taken
 from srpfl.engine.dropout import KeyedDropout
 from srpfl.engine.functions import Functions
@@ -158,6 +158,13 @@ def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forwa
         # A model may set its buffers by itself: PyTorch leaves the new ones where it took the old.
         own = {n: value.detach() for n, value in given.items() if value is not before[n]}
         # Models of Hugging Face return a record of all sorts of things.
-        return getattr(outputs, "logits", outputs), {**own, **taken(norms)}
+        return _in_batch(getattr(outputs, "logits", outputs), x), {**own, **taken(norms)}
 
     return forward
+
+
+def _in_batch(outputs: Any, x: Tree) -> Any:
+    """Of one sample alone, ``squeeze()`` takes away the dimension of the batch too."""
+    alone = leaves(x)[0].shape[:1] == (1,)
+    lost = alone and isinstance(outputs, Tensor) and 1 not in outputs.shape
+    return outputs[None] if lost else outputs
