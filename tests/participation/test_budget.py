@@ -39,7 +39,7 @@ def test_late_work_costs_as_much_and_who_has_none_left_is_not_asked() -> None:
 def test_others_are_asked_in_the_place_of_those_who_have_none_left() -> None:
     """Three of five at a time, for three updates each: fifteen in all."""
     world = World(Budgeted(policy=srpfl.Everyone(sample=3), updates=3), Given(TIMES))
-    with pytest.raises(NoAnswerError):
+    with pytest.raises(NoAnswerError, match="the budgets are used up"):
         world.play(99)
     assert asks(world) == dict.fromkeys(range(5), 3)
 
@@ -51,7 +51,7 @@ def test_late_answers_that_are_kept_end_with_the_budget(policy: Any, comes: bool
     if comes:
         clock = Leaving(TIMES, periods=(40.0,) * 5, stay=(20.0,) * 5)
     world = World(Budgeted(policy=policy, updates=4), clock)
-    with pytest.raises(NoAnswerError):
+    with pytest.raises(NoAnswerError, match="the budgets are used up"):
         world.play(99)
     assert asks(world) == dict.fromkeys(range(5), 4)
     assert json.loads(json.dumps(world.state.memory)) == world.state.memory

@@ -28,6 +28,7 @@ from srpfl.loop.transport import (
     chosen,
     reachable,
     unwired,
+    used_up,
 )
 from srpfl.loop.uncorrected import wants_gradient
 from srpfl.participation.base import Answer, Call, Credit, Participation
@@ -59,6 +60,8 @@ def keep(
             break
     landed, aloft = traffic.landed, list(traffic.aloft.values())
     if not landed:
+        if not reachable(participation, state, range(transport.population)):
+            raise used_up(state)
         raise NoAnswerError("nobody who is at work ever answers: wait for fewer, or ask more")
     # Where nobody else lands in time, the round goes on at its deadline.
     over = traffic.now if traffic.enough or end == math.inf else max(end, traffic.now)

@@ -25,6 +25,7 @@ from srpfl.loop.transport import (
     chosen,
     reachable,
     unwired,
+    used_up,
 )
 from srpfl.loop.uncorrected import hides_differences, uncorrected, wants_gradient
 from srpfl.participation.base import Answer, Call, Outcome, Participation
@@ -123,10 +124,7 @@ def drop(
         now = began + passed
         idle = reachable(participation, state, transport.idle(call, now))
         if not idle:
-            raise NoAnswerError(
-                f"no client can be asked any more in round {state.round + 1}: the budgets are used "
-                "up, so play fewer rounds or raise them"
-            )
+            raise used_up(state)
         asked = chosen(participation, state, call, idle, seed, *([again] if again else []))
         request = Request(state.round, call, asked, state.shared, server, gradient, now)
         try:

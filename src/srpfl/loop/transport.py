@@ -194,3 +194,11 @@ class NoAnswerError(SrpflError):
     def __init__(self, text: str, after: float | None = None) -> None:
         super().__init__(text)
         self.after = after
+
+
+def used_up(state: State) -> NoAnswerError:
+    """Said where the policy's clients have no budget left."""
+    return NoAnswerError(
+        f"no client can be asked any more in round {state.round + 1}: the budgets are used up, so "
+        "play fewer rounds or raise them"
+    )
