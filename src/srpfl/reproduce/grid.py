@@ -128,7 +128,7 @@ def train(
         missing, out, on=on, workers=workers, together=together, watch=watch, deadline=deadline
     )
     ended = [row.folder for row in swept.rows if row.state in ("done", "diverged")]
-    for folder in ended:
+    for folder in there.union(ended):  # also what a kill left of them
         drop_weights(folder)
     errors = [row.error for row in swept.rows if row.state == "failed"]
     if errors:
