@@ -180,6 +180,7 @@ def test_data_without_a_recipe_get_a_model_that_fits_their_task(run: Run) -> Non
         (["--data", "shakespeare", "--set", "data.lenght=3"], "did you mean 'length'?"),
         (["--data", "shakespeare", "--set", "data.length=x"], "must be a whole number"),
         (["--model", "CharGRU"], "CharGRU needs 'tokens': give it with --set model.tokens=VALUE"),
+        (["--model", "lora"], "unknown model 'lora' (known: CharGRU, CharTransformer, ConvNet1d,"),
         (["--clip", "0"], "the norm to clip at must be a positive number, not 0.0"),
         (["--partition", "natral"], "unknown partition 'natral': did you mean 'natural'?"),
     ],

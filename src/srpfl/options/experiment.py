@@ -27,10 +27,14 @@ from srpfl.options.methods import method
 from srpfl.options.own import Named, check_is, checked, named, prepared
 from srpfl.task import TASKS, NextToken, Regression, Task
 
-MODELS = {
+MODELS = {  # and not what is around another model, such as lora
     "mlp": MLP,
     "lenet5": LeNet5,
-    **{name: getattr(models, name) for name in models.__all__},
+    **{
+        name: kind
+        for name in models.__all__
+        if isinstance(kind := getattr(models, name), type) and issubclass(kind, nn.Module)
+    },
 }
 
 
