@@ -103,8 +103,10 @@ class PretendedDevice(TorchDispatchMode):
             self._check_capture(func, there, here, goes)
         raw_args, raw_kwargs = tree_map(raw, args), tree_map(raw, kwargs)
         outputs = func(*raw_args, **raw_kwargs)
-        if self.capturing is not None and goes:
-            self.capturing.operations.append((func, raw_args, raw_kwargs, outputs))
+        if self.capturing is not None and goes and torch.Tag.inplace_view not in func.tags:
+            # Each as it is now: a later transpose_() changes the tensor's shape, not its memory.
+            now = tree_map(as_it_is, (func, raw_args, raw_kwargs, outputs))
+            self.capturing.operations.append(now)
         if func is aten.copy_.default:
             return args[0]
         if not goes or func in READS:
@@ -153,6 +155,10 @@ def raw(value: Any) -> Any:
     if isinstance(value, torch.device) and value.type == NAME:
         return torch.device("cpu")
     return value
+
+
+def as_it_is(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 def moved(module: nn.Module, *where: Any, **how: Any) -> nn.Module:
