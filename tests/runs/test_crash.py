@@ -244,16 +244,20 @@ def test_killed_in_the_middle_of_a_write_nothing_stays(quick_path: Path) -> None
 def test_drafts_of_a_crash_go_when_the_run_goes_on(quick_path: Path) -> None:
     folder = quick_path / "run"
     tiny.simulate(out=folder, rounds=4)
-    (folder / "checkpoints" / ".000003.99").mkdir()
-    (folder / "checkpoints" / ".000003.99" / "shared.safetensors").write_text("half")
+    for name in (".000003.99", ".000002.98"):
+        (folder / "checkpoints" / name).mkdir()
+        (folder / "checkpoints" / name / "shared.safetensors").write_text("half")
+    others = folder / "checkpoints" / ".000002.98" / ".nfs0001"
+    others.write_text("not ours")
     (folder / "personal" / ".000003.safetensors.99").write_text("half")
     (folder / ".rounds.jsonl.99").write_text("half")
     assert [finding.wrong for finding in examine(folder).findings] == [
-        "a crash left 3 files half written"
+        "a crash left 4 files half written"
     ]
     tiny.simulate(out=folder, rounds=4, resume=True)
     assert not files.drafts(folder)
     assert examine(folder).whole
+    assert list(others.parent.iterdir()) == [others]
 
 
 @pytest.mark.parametrize("left", [[], [".state.json.99", ".shared.safetensors.99"]])

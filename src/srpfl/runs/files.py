@@ -202,21 +202,30 @@ def drafts(folder: Path) -> list[Path]:
         for place in (folder, folder / CHECKPOINTS, folder / PERSONAL)
         if folder_at(place)
         for entry in place.iterdir()
-        if DRAFT_NAME.fullmatch(entry.name) and not entry.is_symlink()
+        if DRAFT_NAME.fullmatch(entry.name) and not entry.is_symlink() and _is_left(entry)
     )
+
+
+def _is_left(draft: Path) -> bool:
+    """Whether anything of a draft is ours: what others have put into a checkpoint stays there."""
+    try:
+        entries = list(draft.iterdir()) if draft.is_dir() else []
+    except FileNotFoundError:  # its own process was quicker
+        return False
+    return not entries or any(map(_is_ours, entries))
+
+
+def _is_ours(entry: Path) -> bool:
+    """Whether this is a file of a checkpoint, or a draft of one."""
+    known = entry.name in (STATE, SHARED) or DRAFT_NAME.fullmatch(entry.name) is not None
+    return known and entry.is_file() and not entry.is_symlink()
 
 
 def remove_checkpoint(place: Path) -> None:
     """Remove a checkpoint by one rename, so that no half of it is ever found. What others have put
     into it stays, and so does its folder."""
     entries = list(place.iterdir())
-    ours = [
-        entry
-        for entry in entries
-        if entry.is_file()
-        and not entry.is_symlink()
-        and (entry.name in (STATE, SHARED) or DRAFT_NAME.fullmatch(entry.name))
-    ]
+    ours = [entry for entry in entries if _is_ours(entry)]
     if len(ours) < len(entries):
         for entry in ours:
             entry.unlink()
