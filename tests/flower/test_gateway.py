@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -123,14 +124,16 @@ def test_nothing_else_does(method: str, path: str) -> None:
         answers(),
         answers(TREE, TREE),
         answers(ObjectTree(children=[ObjectTree()] * 1000)),
+        answers(ObjectTree.FromString(TREE.SerializeToString() + b"\x12\x00" * 1_000_000)),
         b"",
         b"body",
     ],
 )
 def test_a_node_can_only_answer_and_in_its_own_name(said: bytes) -> None:
-    behind = Behind()
+    behind, began = Behind(), time.process_time()
     assert asked(Door(), behind, "POST", "/v1/fleet/push-messages", content=said).status_code == 403
     assert behind.calls == []
+    assert time.process_time() - began < 1.5  # meanwhile nobody else is served
 
 
 def test_what_the_server_sent_cannot_be_announced_as_something_else() -> None:
