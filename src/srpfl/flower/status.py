@@ -103,7 +103,7 @@ def trouble(status: Status) -> str | None:
             "start the run again"
         )
     if not status.present:
-        refused = status.events.get("refused")
-        then = "those that came were refused, events.jsonl says why" if refused else "start nodes"
-        return f"the server of {status.name} runs, and no client is there: {then}"
+        refused = "; some were refused, events.jsonl says why"
+        then = refused if status.events.get("refused") else ""
+        return f"the server of {status.name} runs, and no client is there: start nodes{then}"
     return None
