@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 import srpfl
 import tiny
@@ -14,6 +15,7 @@ from flower.fake_grid import FakeGrid
 from flower.federation import BASE, Federation
 from srpfl.flower import Patience
 from srpfl.flower.parcels import Parcels
+from srpfl.flower.reporter import Reporter
 
 
 class Losing:
@@ -87,20 +89,27 @@ def test_a_straggler_at_work_is_not_taken_for_lost(tmp_path: Path) -> None:
     assert len(run.rounds) == 100
 
 
-@pytest.mark.parametrize("call", ["push_messages", "pull", "get_node_ids"])
+@pytest.mark.parametrize("call", ["push_messages", "part", "pull", "get_node_ids"])
 def test_a_superlink_that_fails_for_a_while_is_asked_again(
     tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its database was locked, or a node stood in the way."""
-    usual = Federation(tmp_path / "usual", [1, 1, 1]).serve()
+    """Its database was locked, or a node stood in the way. Meanwhile the server is not taken for
+    dead, and afterwards it looks as often as before."""
+    before = Federation(tmp_path / "usual", [1, 1, 1])
+    usual = before.serve()
     federation = Federation(tmp_path / "failing", [1, 1, 1])
     place: Any = Parcels if call == "pull" else FakeGrid
+    part, call = call == "part", "push_messages" if call == "part" else call
     works, calls, status = getattr(place, call), 0, 500
+    reports: list[int] = []
+    monkeypatch.setattr(Reporter, "report", lambda self: reports.append(calls))
 
     def fails(*given: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls in (2, 3):
+            if part and status == 500:
+                raise ObjectPushError("object", 1, "session")
             request = httpx.Request("POST", "http://superlink")
             raise httpx.HTTPStatusError("", request=request, response=httpx.Response(status))
         return works(*given)
@@ -111,6 +120,8 @@ def test_a_superlink_that_fails_for_a_while_is_asked_again(
     assert usual.state is not None
     assert tiny.same(run.state.shared, usual.state.shared)
     assert calls > 3
+    assert {2, 3} <= set(reports)
+    assert federation.grid.now() < before.grid.now() + 12
 
     calls, status = 0, 400  # what is wrong is ours, and stays so
     other = Federation(tmp_path / "wrong", [1, 1, 1])

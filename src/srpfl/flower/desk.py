@@ -54,7 +54,7 @@ class Desk:
         self.experiment, self.events, self.run = experiment, events, run
         self.patience = experiment.patience
         self.now, self._sleep, self._grid = now, sleep, grid
-        self.mail = Mail(grid, limit=limit, now=now, sleep=sleep)
+        self.mail = Mail(grid, limit=limit, now=now, sleep=self._rest)
         self.roll = Roll(
             numbers,
             events,
@@ -75,10 +75,18 @@ class Desk:
         self._gone: set[int] = set()  # who left, or whose answer was lost
         self._calls = -ROLL_CALL  # when the roll is called next
         self._paused = 0.0  # seconds that the last look for answers took
+        self._began = 0.0  # when the SuperLink was last asked
 
     def pause(self) -> None:
         """Until the next look; when looks take long, longer, so that the SuperLink can breathe."""
         self._sleep(max(self.patience.poll, 2 * self._paused))
+
+    def _rest(self, seconds: float) -> None:
+        """Until what failed at the SuperLink is tried again; how long it failed is no measure of
+        how often to look."""
+        self.report()
+        self._sleep(seconds)
+        self._began = self.now()
 
     def gone(self) -> set[int]:
         """Those that will not answer any more what they were asked, since one last looked."""
@@ -146,9 +154,9 @@ class Desk:
         """See who is there and what has come: the answers to these letters, by client. Answers to
         older ones are dropped here."""
         self._call_the_roll()
-        began = self.now()
+        self._began = self.now()
         replies, strange, lost = self.mail.pull()
-        self._paused = self.now() - began
+        self._paused = self.now() - self._began
         for reply in strange:
             self.events.note("refused", f"node {reply.node} was not asked", round=self.round)
         for letter in lost:
@@ -201,10 +209,10 @@ class Desk:
     def _call_the_roll(self) -> None:
         if self.now() < self._calls:
             return
-        began = self.now()
+        self._began = self.now()
         online = set(self.mail.stubborn(self._grid.get_node_ids))
         new = self.roll.update(online, self.round)
-        took = self.now() - began
+        took = self.now() - self._began
         self._calls = self.now() + max(ROLL_CALL, took / SHARE)
         batch = self.mail.batch()
         experiment = self.experiment

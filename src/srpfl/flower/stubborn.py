@@ -18,9 +18,10 @@ def stubborn(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Any:
-    """What a call to the SuperLink returns, which may fail on its side (500): its database was
-    locked, or a node stands in the way with what it uploads."""
+    """What a call to the SuperLink returns, which may fail on its side, or not keep a part of a
+    letter: its database was locked, or a node stands in the way with what it uploads."""
     import httpx
+    from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
     ends = now() + LONGEST
     while True:
@@ -29,6 +30,11 @@ def stubborn(
         except httpx.HTTPStatusError as error:
             if error.response.status_code < 500 or now() > ends:
                 raise
-            why = f"the SuperLink fails ({error.response.status_code}), and is asked again"
-            say(why, level="warning", kind="superlink")
-            sleep(BETWEEN)
+            what = str(error.response.status_code)
+        except ObjectPushError:
+            if now() > ends:
+                raise
+            what = "it did not keep a part of a letter"
+        why = f"the SuperLink fails ({what}), and is asked again"
+        say(why, level="warning", kind="superlink")
+        sleep(BETWEEN)
