@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,13 @@ def made(width: int) -> Any:
     return lambda name: len(name) > width
 
 
-class Longer:
+class Longer(Random):
+    """It holds methods of its own: of Python's, and of Random's in C."""
+
     def __init__(self, width: int) -> None:
-        self.width, self.rule = width, self.than
+        super().__init__(0)
+        self.width, self.rule, self.draw = width, self.than, self.random
+        self.rules = {"than": partial(self.than, ""), "longer": lambda name: self.than(name)}
 
     def than(self, name: str) -> bool:
         return len(name) > self.width

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType
@@ -16,16 +16,23 @@ import torch
 from torch import nn
 
 
-def describe(value: Any) -> Any:
+def describe(value: Any, around: tuple[Any, ...] = ()) -> Any:
     """A choice as JSON: its class and its fields. What JSON has no word for goes by its content, so
-    that two choices that differ do not look the same.
+    that two choices that differ do not look the same. An object that is met again inside of itself
+    (``around``: what holds the value) is its class alone.
 
     >>> describe({"folder": PurePath("a/b"), "names": frozenset({"y", "x"})})
     {'folder': 'a/b', 'names': ['x', 'y']}
     """
+
+    def inside(held: Any) -> Any:
+        return describe(held, (*around, value))
+
+    if hasattr(value, "__dict__") and any(value is each for each in around):
+        return {"kind": type(value).__qualname__}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {
-            f.name: describe(getattr(value, f.name))
+            f.name: inside(getattr(value, f.name))
             for f in dataclasses.fields(value)
             if f.metadata.get("told") != "if changed" or getattr(value, f.name) != f.default
         }
@@ -35,34 +42,29 @@ def describe(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
-        return {str(name): describe(item) for name, item in value.items()}
+        return {str(name): inside(item) for name, item in value.items()}
     if isinstance(value, (set, frozenset)):
-        return sorted((describe(item) for item in value), key=repr)
+        return sorted((inside(item) for item in value), key=repr)
     if isinstance(value, (list, tuple)):
-        return [describe(item) for item in value]
+        return [inside(item) for item in value]
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, (np.ndarray, torch.Tensor)):
         array = np.ascontiguousarray(torch.as_tensor(value).detach().cpu().numpy())
         return {"kind": type(value).__name__, "shape": list(array.shape), "crc": _crc(array.data)}
     if isinstance(value, FunctionType):
-        return _function(value)
+        return _function(value, inside)
     if isinstance(value, partial):
         given = [value.args, value.keywords]
-        return {"kind": "partial", "of": describe(value.func), "with": describe(given)}
+        return {"kind": "partial", "of": inside(value.func), "with": inside(given)}
     if isinstance(value, MethodType):
-        return {**describe(value.__func__), "of": describe(value.__self__)}
+        return {"kind": "method", "of": inside(value.__func__), "with": inside(value.__self__)}
     if isinstance(value, (type, nn.Module)) or not hasattr(value, "__dict__"):
         return getattr(value, "__qualname__", None) or str(value)
-    # An object may hold its own methods.
-    fields = {
-        name: held.__func__ if getattr(held, "__self__", None) is value else held
-        for name, held in vars(value).items()
-    }
-    return {"kind": type(value).__qualname__, **describe(fields)}
+    return {"kind": type(value).__qualname__, **inside(vars(value))}
 
 
-def _function(function: FunctionType) -> dict[str, Any]:
+def _function(function: FunctionType, inside: Callable[[Any], Any]) -> dict[str, Any]:
     """A function by its text, and what it holds on to."""
     code = function.__code__
     try:
@@ -78,7 +80,7 @@ def _function(function: FunctionType) -> dict[str, Any]:
     return {
         "kind": function.__qualname__,
         "crc": _crc(text.encode()),
-        "with": [describe(each) for each in (*held, *usual)],
+        "with": [inside(each) for each in (*held, *usual)],
     }
 
 
