@@ -21,6 +21,7 @@ from srpfl.core.split import state_of
 from srpfl.engine.base import Job
 from srpfl.engine.dropout import dropped, with_keyed_dropout
 from srpfl.engine.loop import LoopEngine
+from srpfl.engine.precision import called
 from srpfl.errors import ConfigError
 from srpfl.loop.watchers import Watcher
 from srpfl.runs.records import RoundRecord
@@ -456,6 +457,11 @@ def test_a_last_batch_of_one_sample_may_be_squeezed(engine: str) -> None:
         )
         for name, value in shared(plain).items():
             assert torch.allclose(value, shared(squeezed)[name], rtol=1e-9, atol=1e-12)
+
+
+def test_a_model_that_gives_a_row_for_each_token_does_so_for_one_sample_too() -> None:
+    for samples in (1, 2):
+        assert called(nn.Flatten(0, 1))({}, torch.ones(samples, 6, 7))[0].shape == (6 * samples, 7)
 
 
 def test_attention_starts_from_the_seed() -> None:

@@ -164,7 +164,8 @@ def called(model: nn.Module, fixed: Mapping[str, Tensor] | None = None) -> Forwa
 
 
 def _in_batch(outputs: Any, x: Tree) -> Any:
-    """Of one sample alone, ``squeeze()`` takes away the dimension of the batch too."""
+    """Of one sample alone, ``squeeze()`` takes away the dimension of the batch too. (More than one
+    that is left may be as meant: a model can give tokens x numbers for a batch of any size.)"""
     alone = leaves(x)[0].shape[:1] == (1,)
-    lost = alone and isinstance(outputs, Tensor) and 1 not in outputs.shape
+    lost = alone and isinstance(outputs, Tensor) and outputs.ndim < 2 and 1 not in outputs.shape
     return outputs[None] if lost else outputs
