@@ -15,7 +15,7 @@ from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.proto.message_pb2 import PushObjectRequest
 
 from flower.processes import Trial
-from srpfl.flower.gateway import CALLS, OPEN, Door, Gateway, _answer
+from srpfl.flower.gateway import CALLS, OPEN, Door, Gateway, Header, Taken
 from srpfl.flower.local import LocalFlower, free_port, until
 
 pytestmark = [
@@ -39,23 +39,24 @@ class Faulty(Gateway):
         self.halved: list[int] = []
         self.sizes: list[int] = []
 
-    async def _pass_on(self, method: str, path: str, body: bytes, scope: Any, send: Any) -> None:
+    async def _ask(
+        self, method: str, path: str, call: bytes, scope: Any, taken: Taken
+    ) -> tuple[int, list[Header], bytes]:
+        failed = 500, [], b""
         if path.endswith("/push-messages"):
-            request = PushMessagesRequest.FromString(body)
+            request = PushMessagesRequest.FromString(call)
             self.trained += request.messages_list[0].metadata.message_type == "train"
             if self.trained == 1 and not self.lost:
                 self.lost.append(request.node.node_id)
-                await _answer(send, 500, b"")
-                return
+                return failed
             if self.trained == 2 and not self.halved:
                 self.halved.append(request.node.node_id)
         if path.endswith("/push-object"):
-            number = PushObjectRequest.FromString(body).node.node_id
+            number = PushObjectRequest.FromString(call).node.node_id
             if number in self.halved and len(self.halved) == 1:
                 self.halved.append(0)
-                await _answer(send, 500, b"")
-                return
-        await super()._pass_on(method, path, body, scope, send)
+                return failed
+        return await super()._ask(method, path, call, scope, taken)
 
 
 @pytest.fixture
