@@ -126,3 +126,4 @@ def test_no_bar_of_the_picture_ends_outside(monkeypatch: pytest.MonkeyPatch) -> 
     ends = [(bar.get_x() + bar.get_width(), axes) for axes in drawn[0].axes for bar in axes.patches]
     assert max(end for end, _ in ends) > 40
     assert all(end < axes.get_xlim()[1] for end, axes in ends)
+    assert not [text for axes in drawn[0].axes for text in axes.texts if "e+" in text.get_text()]

@@ -207,7 +207,7 @@ def draw(out: Path) -> None:
 def _bars(axes: Axes, names: Sequence[str], table: Mapping[str, Row]) -> None:
     axes.axvline(1, color=INK, linewidth=1)
     axes.set_xscale("log")
-    axes.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
+    axes.set_xticks([0.1, 1, 10, 100, 1000], ["0.1", "1", "10", "100", "1000"])
     axes.minorticks_off()
     for place, name in enumerate(names):
         row = table.get(name)
@@ -221,9 +221,8 @@ def _bars(axes: Axes, names: Sequence[str], table: Mapping[str, Row]) -> None:
             colour = FASTER if row.speedup >= 1 else SLOWER
             left, right = min(1.0, row.speedup), max(1.0, row.speedup)
             axes.barh(place, right - left, left=left, color=colour, height=0.65)
-            axes.text(
-                right * 1.08, place, f"{row.speedup:.2g}", va="center", fontsize=9, color=colour
-            )
+            told = f"{float(f'{row.speedup:.2g}'):g}"  # two digits, and 880 is not 8.8e+02
+            axes.text(right * 1.08, place, told, va="center", fontsize=9, color=colour)
 
 
 def write(out: Path) -> None:
