@@ -48,13 +48,18 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     return report
 
 
-# Real processes, which mostly wait, for minutes. They come first: a long test at the end would have
-# the other core idle.
-WAITING = {"test_processes.py", "test_mismatch.py", "test_faulty_line.py", "test_namespaces.py"}
+# Tests of minutes; those of real processes mostly wait. Each of make's two workers begins with half
+# of them: at the end, or all in one worker, they would have the other core idle.
+LONG = {"test_pretended.py", "test_processes.py", "test_mismatch.py", "test_faulty_line.py"}
+LONG |= {"test_namespaces.py"}
 
 
+@pytest.hookimpl(trylast=True)  # when what is not asked for is gone
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in WAITING)
+    long = [item for item in items if item.path.name in LONG]
+    others = [item for item in items if item.path.name not in LONG]
+    half = len(others) // 2
+    items[:] = [*long[::2], *others[:half], *long[1::2], *others[half:]]
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):
