@@ -3,9 +3,9 @@
 Both have two processes and do the same rounds of the paper's LeNet in turns, so that what else the
 machine does meets both. Then come the costs of Ray alone: rounds in which nobody computes anything,
 with few and with many answers, one by one and as the mean of each actor's; the object store;
-averaging. From these and from the time of a round
-on a GPU (results/benchmarks/h200.json) follows how long a round takes on more GPUs, if the process
-that plays the rounds has a network of 25 Gbit/s.
+averaging, also by an actor. From these and from the time of a round on a GPU
+(results/benchmarks/h200.json) follows how long a round takes on more GPUs, if each process has a
+network of 25 Gbit/s.
 
     python benchmarks/cluster.py --json results/scale/cluster.json
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import time
@@ -31,14 +32,15 @@ from srpfl.core.means import Weighting, weighted_mean
 from srpfl.core.slots import Reply
 from srpfl.engine import make_engine
 from srpfl.engine.base import Job, Local, Score
-from srpfl.engine.ray import WORTH, RayEngine, averaged, packed, unpacked
+from srpfl.engine.ray import RayEngine, packed, unpacked
+from srpfl.engine.ray_means import FAN, WORTH, taken_out
 from srpfl.engine.workers import WorkersEngine
 
 ROOT = Path(__file__).parents[1]
 COUNTS = (2, 100, 400)  # answers in rounds without work
 GPUS = (1, 8, 64, 512)
 PARTICIPANTS = (100, 1000, 10_000)
-NETWORK = 25e9 / 8  # bytes per second that reach the process that plays the rounds: assumed
+NETWORK = 25e9 / 8  # bytes per second that reach a process: assumed
 CASE = replace(SETTINGS["lenet"], clients=16)
 
 
@@ -175,7 +177,8 @@ def close(engines: dict[str, Any]) -> None:
 
 
 def parts_of_the_cost() -> dict[str, float]:
-    """Bytes of an answer; bytes per second into and out of the object store; of averaging."""
+    """Bytes of an answer; bytes per second into and out of the object store; of averaging; and how
+    long an actor takes to put several means together."""
     import ray
 
     from srpfl.engine.cluster import connected, disconnect
@@ -190,8 +193,14 @@ def parts_of_the_cost() -> dict[str, float]:
     disconnect()
     answers = [{name: value.clone() for name, value in shared.items()} for _ in range(200)]
     mean = min(seconds(lambda: weighted_mean(answers, [1.0] * 200)) for _ in range(5))
-    together = averaged(job_of(200, 0, "uniform"), Echo().train([job_of(200, 0)])[0])
-    light = min(seconds(lambda: unpacked(packed(together))) for _ in range(5)) / 200
+    share, means = taken_out(0, job_of(200, 0, "uniform"), Echo().train([job_of(200, 0)])[0], WORTH)
+    light = min(seconds(lambda: unpacked(packed(share))) for _ in range(5)) / 200
+    engine = RayEngine(Echo, CASE.data(), actors=1)
+    engine.train([job_of(1, 0)])
+    [actor] = engine._actors
+    several = [ray.put(packed(means)) for _ in range(FAN)]
+    merge = min(seconds(lambda: ray.wait([actor.put_together.remote(*several)])) for _ in range(20))
+    engine.close()
     return {
         "bytes_per_answer": size,
         "bytes_per_mean": 2 * size,  # in double precision
@@ -199,6 +208,8 @@ def parts_of_the_cost() -> dict[str, float]:
         "store_put_bytes_per_s": block.nbytes / put,
         "store_get_bytes_per_s": block.nbytes / get,
         "average_bytes_per_s": 200 * size / mean,
+        "means_put_together": FAN,
+        "seconds_to_put_together": merge,
     }
 
 
@@ -209,8 +220,8 @@ def scaled(costs: dict[str, float], ray: dict[str, float], averaging: bool) -> d
     there, on a straight line; less than the smallest takes as long as the smallest). Answers arrive
     at the process that plays the rounds while others compute: so a round takes as long as the
     longer of the two, and the costs of any round. One by one each answer is received and averaged
-    there. Otherwise each GPU's actor averages its share, as fast as a core here does, and sends
-    twice the bytes of an answer; who has only one or two answers sends them as they are.
+    there. Otherwise each GPU's actor averages its share, as fast as a core here does, actors put
+    these means together in a tree, each step after the last, and few are received.
     """
     told = json.loads((ROOT / "results" / "benchmarks" / "h200.json").read_text())
     known = {n: told[f"fedrep round of {n}, tf32"]["median"] for n in (10, 100, 1000)}
@@ -223,18 +234,25 @@ def scaled(costs: dict[str, float], ray: dict[str, float], averaging: bool) -> d
         for gpus in GPUS:
             share = participants / gpus
             computing, waiting = work(known, share), participants * each
-            if averaging and share >= WORTH:
-                computing += share * average
-                waiting = gpus * 2 * each + participants * costs["seconds_beside_a_mean"]
+            tree = 0.0
+            means = min(gpus, participants)
+            if averaging and share >= (WORTH if gpus <= FAN else 0):
+                computing += max(share, 1.0) * average
+                waiting = participants * costs["seconds_beside_a_mean"]
+                while means > FAN:
+                    tree += FAN * 2 * size / NETWORK + costs["seconds_to_put_together"]
+                    means = math.ceil(means / FAN)
+                tree += means * 2 * each
             if gpus == 1:
-                computing, waiting = alone, 0.0
-            round_s = max(computing, waiting) + (ray["per_round_ms"] / 1000 if gpus > 1 else 0.0)
+                computing, waiting, tree = alone, 0.0, 0.0
+            fixed = ray["per_round_ms"] / 1000 if gpus > 1 else 0.0
+            round_s = max(computing, waiting) + tree + fixed
             rows.append(
                 {
                     "participants": participants,
                     "gpus": gpus,
                     "computing_s": computing,
-                    "receiving_s": waiting,
+                    "receiving_s": waiting + tree,
                     "round_s": round_s,
                     "speed_up": alone / round_s,
                 }

@@ -18,7 +18,8 @@ from srpfl.algorithms.averages import Mean
 from srpfl.core.slots import Reply
 from srpfl.engine import make_engine
 from srpfl.engine.base import Engine, Job, Local, Score
-from srpfl.engine.ray import averaged, packed, unpacked
+from srpfl.engine.ray import packed, unpacked
+from srpfl.engine.ray_means import put_back, put_together, taken_out
 from srpfl.errors import DivergedError
 from srpfl.loop.simulation import mean_by
 from srpfl.participation.base import Memory, Outcome
@@ -40,8 +41,7 @@ def answers(kind: torch.dtype = torch.float32) -> list[Local]:
 def test_means_of_shares_make_the_mean_of_all(weighting: Any, kind: torch.dtype) -> None:
     """Also of counts, which are rounded once, and also when they have travelled."""
     server, whole = srpfl.FedAvg(weighting=weighting), answers(kind)
-    parts = [averaged(job(weighting), whole[:2]), averaged(job(weighting), whole[2:])]
-    there = [each for part in parts for each in unpacked(packed(part))]
+    there = averaged(job(weighting), [whole[:1], whole[1:3], whole[3:]])
     sent = {"w": torch.zeros(50, dtype=kind)}
     found, expected = (server.mean(sent, list(map(seen, each))) for each in (there, whole))
     assert found["w"].dtype == kind
@@ -49,6 +49,20 @@ def test_means_of_shares_make_the_mean_of_all(weighting: Any, kind: torch.dtype)
     torch.testing.assert_close(
         found, expected, rtol=1e-7 if kind == torch.float32 else 1e-13, atol=0
     )
+
+
+def averaged(job: Job, shares: Sequence[list[Local]]) -> list[Local]:
+    """The answers of several actors, whose means travel and are put together in a tree of pairs."""
+    light = list[Local]()
+    means = list[Any]()
+    for share in shares:
+        found, mean = unpacked(packed(taken_out(0, job, share, 1)))
+        light += found
+        means.append(mean)
+    while len(means) > 1:
+        pairs = [means[first : first + 2] for first in range(0, len(means), 2)]
+        means = [unpacked(packed(put_together(pair))) for pair in pairs]
+    return put_back(0, light, means[0])
 
 
 def seen(local: Local) -> Any:
@@ -60,13 +74,20 @@ def seen(local: Local) -> Any:
 def test_a_share_travels_once() -> None:
     many = [Local(c, Reply({"w": torch.full((10_000,), float(c))}, {}), 0.0, 1) for c in range(50)]
     assert packed(many)[2].nbytes == 50 * 40_000
-    assert packed(averaged(job("uniform"), many))[2].nbytes == 80_000
+    assert packed(taken_out(0, job("uniform"), many, 3))[2].nbytes == 80_000
+    assert taken_out(0, job("uniform"), many[:2], 3) == (many[:2], {})
 
 
 def test_who_came_to_no_number_can_still_be_named() -> None:
     found = answers()
     found[4].reply.shared["w"][7] = torch.nan
-    assert averaged(job("uniform"), found) == found
+    light, means = taken_out(0, job("uniform"), found[3:], 1)
+    assert (light, means) == (found[3:], {})
+    both = averaged(job("uniform"), [found[:3], found[3:]])
+    assert all(torch.isfinite(each.reply.shared["w"]).all() for each in [*both[:4], both[5]])
+    assert both[4].reply.shared["w"][7].isnan()
+    mean = torch.stack([each.reply.shared["w"] for each in found[:3]]).double().mean(0)
+    torch.testing.assert_close(both[0].reply.shared["w"], mean)  # of those that are numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,15 +145,14 @@ class Halves:
     """Two actors without a cluster."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine, self.shares = engine, 0
+        self.engine, self.means = engine, 0
 
     def train(self, jobs: Sequence[Job]) -> list[list[Local]]:
         found = []
         for job, locals_ in zip(jobs, self.engine.train(jobs), strict=True):
             half = len(locals_) // 2
-            halves = [averaged(job, locals_[:half]), averaged(job, locals_[half:])]
-            self.shares += sum(len({id(each.reply.shared) for each in part}) for part in halves)
-            found.append([each for part in halves for each in part])
+            found.append(averaged(job, [part for part in (locals_[:half], locals_[half:]) if part]))
+            self.means += len({id(each.reply.shared) for each in found[-1]})
         return found
 
     def test(self, jobs: Sequence[Job]) -> list[list[Score]]:
@@ -159,7 +179,7 @@ def test_a_run_is_the_same(name: str, policy: Any) -> None:
     }
     halves = Halves(make_engine("loop", net, data, device="cpu", precision="float64"))
     run, alone = tiny.simulate(**{**choices, "engine": halves}), tiny.simulate(**choices)
-    assert halves.shares < sum(len(record.participants) for record in run.rounds)
+    assert halves.means < sum(len(record.participants) for record in run.rounds)
     found, expected = remembered(run), remembered(alone)
     assert found.keys() == expected.keys()
     for key, value in expected.items():  # sums in another order, in double precision

@@ -25,6 +25,7 @@ import srpfl
 import tiny
 from snag import Snag, caught
 from srpfl.engine import cluster
+from srpfl.engine.ray import RayEngine
 from srpfl.errors import ConfigError
 
 ray = pytest.importorskip("ray")
@@ -110,6 +111,32 @@ def test_a_run_whose_actors_average_equals_that_in_one_process(
         "algorithm": srpfl.FedRep(head_epochs=2, body_epochs=1, weighting="samples"),
     }
     same(tiny.simulate(**many, engine="ray"), tiny.simulate(**many))
+
+
+def test_an_actor_that_dies_while_they_average_changes_nothing(
+    nodes: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where two means at most come to one process, those of four actors make a tree."""
+    monkeypatch.setenv("SRPFL_RAY_AVERAGE", "1")
+    monkeypatch.setattr("srpfl.engine.ray.FAN", 2)
+    usual = RayEngine._put_together
+    rounds: list[int] = []
+
+    def killing(engine: RayEngine, refs: list[Any]) -> Any:
+        rounds.extend([len(refs)] if refs else [])  # evaluations have none
+        if len(rounds) == 2:  # has answered, and would put the others' means together
+            ray.kill(engine._actors[0])
+        return usual(engine, refs)
+
+    monkeypatch.setattr(RayEngine, "_put_together", killing)
+    choices: dict[str, Any] = {
+        **CHOICES,
+        "data": tiny.data(clients=16),
+        "participation": srpfl.Everyone(),
+    }
+    same(tiny.simulate(**choices, engine="ray"), tiny.simulate(**choices))
+    assert len(rounds) == 5 + 1  # the second round was done twice
+    assert "another does its clients again" in capsys.readouterr().err
 
 
 TRAINING = {**CHOICES, "evaluate_every": 0}  # so that whoever hangs is training

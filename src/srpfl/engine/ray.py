@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from srpfl.core.means import double_mean, weights_by
 from srpfl.core.processes import Failure
 from srpfl.data.base import Federated
 from srpfl.data.joined import joined
 from srpfl.engine.base import Engine, Job, Local, Score
 from srpfl.engine.cluster import connected, disconnect
 from srpfl.engine.messages import parted, reduced
+from srpfl.engine.ray_means import FAN, WORTH, Means, put_back, put_together, taken_out
 from srpfl.engine.workers import Kind, cores, keep_memory, parts_of, spread
 from srpfl.errors import SrpflError, whole
 
@@ -36,7 +36,6 @@ AVERAGE = "SRPFL_RAY_AVERAGE"
 DEATHS = 3  # of actors at the same work, until it is given up
 PATIENCE = 60.0  # seconds for the first actor to start
 LONGER = 10.0  # and for the others after it
-WORTH = 3  # answers from which on their mean, in double precision, is fewer bytes
 
 Packed = tuple[bytes, list[int], Any]  # text, sizes of tensors, and their bytes one after another
 
@@ -100,48 +99,82 @@ class RayEngine:
         return max(1, int(there))
 
     def _spread(self, kind: Kind, jobs: Sequence[Job]) -> list[list[Any]]:
+        try:
+            for _ in range(DEATHS):
+                answers, refs = self._answers(kind, jobs)
+                try:
+                    means = self._put_together(refs)
+                except self.ray.exceptions.RayError as error:  # a mean was lost with its node
+                    self._say(error)
+                    lost = error
+                    continue
+                return [put_back(n, found, means) for n, found in enumerate(answers)]
+            raise _dying("while they averaged", lost)
+        except BaseException:
+            self.close()
+            raise
+
+    def _answers(self, kind: Kind, jobs: Sequence[Job]) -> tuple[list[list[Any]], list[Any]]:
+        """All answers, and where the means are that were taken out of them."""
         places = [(n, place) for n, job in enumerate(jobs) for place in range(len(job.clients))]
         numbers = [self.data.number(jobs[n].run, jobs[n].clients[p]) for n, p in places]
         sizes = [self.data.size(number) for number in numbers]
         self._fill()
         sent = self.ray.put(packed([(job.shared, job.server) for job in jobs]))
         shares = [[places[i] for i in share] for share in spread(sizes, len(self._actors))]
+        shares = [share for share in shares if share]
+        # Where means are put together in a tree, also those of few answers save the last process
+        # some of its work.
+        least = WORTH if len(shares) <= FAN else 1
         # By number of the share, what an actor is told.
         work = {
-            number: (kind, sent, sorted({n for n, _ in share}), packed(_light(jobs, share)))
+            number: (kind, sent, sorted({n for n, _ in share}), packed(_light(jobs, share)), least)
             for number, share in enumerate(shares)
-            if share
         }
         answers: dict[tuple[int, int], Any] = {}
-        try:
-            for number, found in self._done(work):
-                flat = [each for part in found for each in part]
-                answers |= dict(zip(shares[number], flat, strict=True))
-        except BaseException:
-            self.close()
-            raise
-        return [[answers[n, p] for p in range(len(job.clients))] for n, job in enumerate(jobs)]
+        means: dict[int, Any] = {}
+        for number, found, mean in self._done(work):
+            flat = [each for part in found for each in part]
+            answers |= dict(zip(shares[number], flat, strict=True))
+            means[number] = mean
+        whole = [[answers[n, p] for p in range(len(job.clients))] for n, job in enumerate(jobs)]
+        averaged = kind == "train" and any(job.mean_by for job in jobs)
+        return whole, [means[number] for number in sorted(means)] if averaged else []
+
+    def _put_together(self, refs: list[Any]) -> Means:
+        """The means of all, of which few come here."""
+        while len(refs) > FAN:
+            groups = [refs[first : first + FAN] for first in range(0, len(refs), FAN)]
+            refs = [
+                self._actors[n % len(self._actors)].put_together.remote(*group)
+                for n, group in enumerate(groups)
+            ]
+        return put_together([unpacked(each) for each in self.ray.get(refs)])
 
     def _done(self, work: Mapping[int, Any]) -> Any:
-        """The answer to each share, in order of arrival."""
-        busy = {
-            self._actors[n].work.remote(*told): (n, self._actors[n]) for n, told in work.items()
-        }
+        """The answer to each share, in order of arrival, and where its means are."""
+        busy: dict[Any, tuple[int, Any, Any]] = {}
+
+        def begin(number: int, actor: Any) -> None:
+            answer, mean = actor.work.options(num_returns=2).remote(*work[number])
+            busy[answer] = number, actor, mean
+
+        for number in work:
+            begin(number, self._actors[number])
         deaths = dict.fromkeys(work, 0)
         while busy:
             [first], _ = self.ray.wait(list(busy), num_returns=1)
-            number, actor = busy.pop(first)
+            number, actor, mean = busy.pop(first)
             try:
                 answer = unpacked(self.ray.get(first))
             except self.ray.exceptions.RayError as error:
                 deaths[number] += 1
                 self._lost(actor, error, deaths[number])
-                other = self._actors[number % len(self._actors)]
-                busy[other.work.remote(*work[number])] = (number, other)
+                begin(number, self._actors[number % len(self._actors)])
                 continue
             if isinstance(answer, Failure):
                 answer.raise_here()
-            yield number, answer
+            yield number, answer, mean
 
     def _lost(self, actor: Any, error: Exception, deaths: int) -> None:
         """An actor or its node has died: others take its place."""
@@ -149,16 +182,16 @@ class RayEngine:
             self._actors.remove(actor)
             self._end(actor)
         if deaths >= DEATHS:
-            raise SrpflError(
-                f"Ray's actors died {deaths} times at the same work ({type(error).__name__}): is "
-                "there memory enough on the nodes?"
-            )
+            raise _dying("at the same work", error)
+        self._say(error)
+        if not self._actors:
+            self._fill()
+
+    def _say(self, error: Exception) -> None:
         if not self._said:
             text = f"a Ray actor was lost ({type(error).__name__}): another does its clients again"
             print(f"srpfl: {text}", file=sys.stderr)
             self._said = True
-        if not self._actors:
-            self._fill()
 
     def _fill(self) -> None:
         """Ask for actors where some are missing, and take those that have started into service.
@@ -211,34 +244,39 @@ class _Actor:
     def ready(self) -> int:
         return os.getpid()
 
-    def work(self, kind: Kind, sent: Packed, numbers: Sequence[int], parts: Packed) -> Packed:
-        """Do a share of some jobs, whose common parts come apart."""
+    def work(
+        self, kind: Kind, sent: Packed, numbers: Sequence[int], parts: Packed, least: int
+    ) -> tuple[Packed, Packed]:
+        """Do a share of some jobs, whose common parts come apart: the answers, and what of them is
+        averaged."""
+        means: Means = {}
+        found: Any
         try:
             common, light = unpacked(sent), unpacked(parts)
             jobs = [
                 replace(job, shared=common[n][0], server=common[n][1])
                 for n, job in zip(numbers, light, strict=True)
             ]
-            found: Any
-            if kind == "train":
-                found = list(map(averaged, jobs, self._engine.train(jobs)))
-            else:
+            if kind == "test":
                 found = self._engine.test(jobs)
+            else:
+                found = self._engine.train(jobs)
+                for place, (n, job) in enumerate(zip(numbers, jobs, strict=True)):
+                    found[place], mean = taken_out(n, job, found[place], least)
+                    means |= mean
         except Exception as error:
             found = Failure(error)
-        return packed(found)
+        return packed(found), packed(means)
+
+    def put_together(self, *found: Packed) -> Packed:
+        return packed(put_together([unpacked(each) for each in found]))
 
 
-def averaged(job: Job, answers: list[Local]) -> list[Local]:
-    """An actor's answers with their mean in the place of each, where nobody wants more: it travels
-    once. Not where it is no number, so that the client can be named who came to that."""
-    if job.mean_by is None or len(answers) < WORTH:
-        return answers
-    weights = weights_by(job.mean_by, [answer.samples for answer in answers])
-    mean = double_mean([answer.reply.shared for answer in answers], weights)
-    if not all(bool(value.isfinite().all()) for value in mean.values()):
-        return answers
-    return [replace(each, reply=each.reply._replace(shared=mean)) for each in answers]
+def _dying(when: str, error: Exception) -> SrpflError:
+    return SrpflError(
+        f"Ray's actors died {DEATHS} times {when} ({type(error).__name__}): is there memory enough "
+        "on the nodes?"
+    )
 
 
 def _light(jobs: Sequence[Job], share: Sequence[tuple[int, int]]) -> list[Job]:
