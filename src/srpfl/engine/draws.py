@@ -44,14 +44,18 @@ def draw(
 ) -> Draws:
     """What clients with so many samples do at random in a phase of their jobs, the one of that
     number; one job for each client."""
-    steps = [phase.step_count(size, batch_size) for size in sizes]
+    known = {size: phase.step_count(size, batch_size) for size in set(sizes)}
+    steps = [known[size] for size in sizes]
     widths = [min(batch_size or size, size) for size in sizes]
     whole = (len(clients), max(steps), max(widths))
+    different = {id(job): job for job in jobs}  # most cohorts have one
 
     def keys(purpose: str) -> Tensor:
-        names = [(job.seed, f"{job.purpose}/{purpose}", job.round, number) for job in jobs]
-        seeds = {name: torch_seed(*name) for name in set(names)}
-        bases = torch.tensor([seeds[name] for name in names], dtype=torch.int64, device=device)
+        seeds = {
+            key: torch_seed(job.seed, f"{job.purpose}/{purpose}", job.round, number)
+            for key, job in different.items()
+        }
+        bases = torch.tensor([seeds[id(job)] for job in jobs], dtype=torch.int64, device=device)
         numbers = torch.tensor(clients, dtype=torch.int64, device=device)
         return hashed(hashed(numbers) + bases)[:, None]
 

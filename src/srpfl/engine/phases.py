@@ -7,6 +7,7 @@ layer may be trained in the span of the samples. Everything else goes through th
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -219,13 +220,14 @@ class Phases:
         trained in the span of their samples."""
         sizes, batch = cohort.held.sizes, schedule.index.shape[2]
 
-        def kind(row: int) -> int:
+        @functools.cache
+        def kind(size: int, steps: int) -> int:
             """0, or the size roughly: in a stack all have room for as much as the largest."""
-            size = int(sizes[row])
-            pays = layer is not None and layer.pays(size, schedule.counts[row], batch)
+            pays = layer is not None and layer.pays(size, steps, batch)
             return padded(size).bit_length() if pays else 0
 
-        for found, group in itertools.groupby(range(len(sizes)), kind):
+        kinds = list(map(kind, sizes.tolist(), schedule.counts))
+        for found, group in itertools.groupby(range(len(kinds)), kinds.__getitem__):
             rows = list(group)
             own = layer if found else None
             trained = params if own is None else own.instead(params, int(sizes[rows[0]]))
@@ -301,7 +303,8 @@ class Phases:
 
 
 def _steps(plan: Plan, sizes: list[int]) -> list[float]:
-    return [float(plan.step_count(size)) for size in sizes]
+    known = {size: float(plan.step_count(size)) for size in set(sizes)}
+    return [known[size] for size in sizes]
 
 
 def _with_slot(cohort: Cohort, slot: str) -> Cohort:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from srpfl.core.rules import LossAndGradient, Rule, RuleState
+from srpfl.core.rules import SGD, LossAndGradient, Rule, RuleState
 from srpfl.core.slots import Slots
 from srpfl.core.split import Params
 from srpfl.core.trees import Tree, mapped
@@ -196,6 +196,8 @@ class _OfAll(torch.autograd.Function):
 def start_of_each(rule: Rule, params: Params, common: Slots, own: Slots) -> RuleState:
     """A rule's state for a stack of clients before the first step: ``common`` slots are the same
     for all of them, ``own`` ones have a row for each."""
+    if type(rule) is SGD:  # whose state looks the same for one and for many
+        return rule.start(params, {})
 
     def one(params: Params, own: Slots) -> RuleState:
         return rule.start(params, {**common, **own})
