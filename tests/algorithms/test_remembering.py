@@ -163,10 +163,14 @@ def test_where_some_take_part_all_clients_share_what_the_server_remembers(kind: 
     assert away(weights(run.state), x) < TOLERANCE
 
 
-@pytest.mark.parametrize("kind", [srpfl.FedDyn, srpfl.CA2FL], ids=lambda kind: kind.__name__)
+BY_SAMPLES = [srpfl.SCAFFOLD, srpfl.FedDyn, srpfl.CA2FL]
+
+
+@pytest.mark.parametrize("kind", BY_SAMPLES, ids=lambda kind: kind.__name__)
 def test_by_samples_a_client_weighs_the_same_with_whomever_it_takes_part(kind: Any) -> None:
-    """h is the mean over all clients of n_i times what each keeps; the server divides it by the
-    mean of the n_i that it has seen. So where h is zero, the sum by samples is."""
+    """h, or SCAFFOLD's c, is the mean over all clients of n_i times what each keeps; the server
+    divides it by the mean of the n_i that it has seen. So where h is zero, the sum by samples is.
+    """
     sizes = np.array([2, 4, 6])
     xs, ys = ([rows[:n] for rows, n in zip(each, sizes, strict=True)] for each in (X, Y))
     algorithm = kind(weighting="samples", **SAME)
@@ -178,9 +182,11 @@ def test_by_samples_a_client_weighs_the_same_with_whomever_it_takes_part(kind: A
         moved = {}
         for i in some:
             w, pull = x, 0.1 if kind is srpfl.FedDyn else 0.0
+            c = h / np.mean(heard) if heard else h
+            shift = {srpfl.FedDyn: -kept[i], srpfl.SCAFFOLD: c - kept[i]}.get(kind, 0)
             for _ in range(STEPS):
                 slope = 2 * xs[i].T @ (xs[i] @ w - ys[i]) / sizes[i]
-                w = w - LR * (slope + pull * (w - x) - (kept[i] if pull else 0))
+                w = w - LR * (slope + pull * (w - x) + shift)
             moved[i] = w - x
         heard += list(sizes[some])
         share = sizes[some] / sizes[some].sum()
@@ -189,13 +195,18 @@ def test_by_samples_a_client_weighs_the_same_with_whomever_it_takes_part(kind: A
             kept[some] -= [0.1 * moved[i] for i in some]
             h = sizes @ kept / CLIENTS
             x = x + step - h / np.mean(heard) / 0.1
+        elif kind is srpfl.SCAFFOLD:
+            x = x + share @ [moved[i] for i in some]
+            kept[some] = [kept[i] - c - moved[i] / (STEPS * LR) for i in some]
+            h = sizes @ kept / CLIENTS
         else:
             x = x + h / np.mean(heard) + share @ [moved[i] - kept[i] for i in some]
             kept[some] = [moved[i] for i in some]
             h = sizes @ kept / CLIENTS
     assert away(weights(run.state), x) < TOLERANCE
     assert run.state is not None
-    assert away(run.state.server["h"]["line.weight"][0].numpy(), h) < TOLERANCE
+    name = "c" if kind is srpfl.SCAFFOLD else "h"
+    assert away(run.state.server[name]["line.weight"][0].numpy(), h) < TOLERANCE
 
 
 @both_engines

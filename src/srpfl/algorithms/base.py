@@ -212,7 +212,12 @@ class Algorithm:
             return total, 1.0, {}
         then = server[HEARD]
         now = {"weight": then["weight"] + total, "answers": then["answers"] + len(answers)}
-        return total, float(now["weight"] / now["answers"]), {HEARD: now}
+        return total, self.weighed({HEARD: now}), {HEARD: now}
+
+    def weighed(self, server: Slots) -> float:
+        """The mean weight of an answer so far."""
+        heard = server.get(HEARD)
+        return float(heard["weight"] / heard["answers"]) if heard and heard["answers"] else 1.0
 
     def hears(self) -> Slots:
         """The slots for that before the first round: none where all weigh alike."""

@@ -20,7 +20,8 @@ from srpfl.errors import ConfigError
 @dataclass(frozen=True, kw_only=True)
 class SCAFFOLD(FedAvg):
     """K local steps y ← y − η(∇f_i(y) − c_i + c), then c_i⁺ = c_i − c + (x − y) / (Kη); the server
-    moves x by η_g times the mean of y − x, and c by n/N times the mean of c_i⁺ − c_i.
+    moves x by η_g times the mean of y − x, and c by n/N times the mean of c_i⁺ − c_i. Where clients
+    count by their samples, c is the mean of the c_i by samples.
 
     With momentum y ← y − ηm − η(c − c_i), m gathering gradients alone, as in the code of Li et al.
     (2022): c_i is of the length of whole steps, so it must not gather a second time."""
@@ -41,13 +42,15 @@ class SCAFFOLD(FedAvg):
         return tuple(replace(plan, rule=rule) for plan in super().plans(model))
 
     def server_state(self, parts: Split) -> Slots:
-        return {"c": {name: zeros_like(value) for name, value in parts.trained.items()}}
+        zeros = {name: zeros_like(value) for name, value in parts.trained.items()}
+        return {"c": zeros, **self.hears()}
 
     def client_state(self, parts: Split) -> Slots:
         return {"c_i": self.server_state(parts)["c"]}
 
     def sends(self, server: Slots) -> Slots:
-        return server
+        each = self.weighed(server)  # the server's sum counts clients by their weights
+        return {"c": {name: value / each for name, value in server["c"].items()}}
 
     def finish(self, given: Given, trained: Trained) -> Reply:
         c, c_i = given.server["c"], given.own["c_i"]
@@ -59,11 +62,15 @@ class SCAFFOLD(FedAvg):
     def update(
         self, sent: Params, server: Slots, answers: Sequence[Answered], population: int
     ) -> tuple[Params, Slots]:
-        mean, c, share = self.mean(sent, answers), server["c"], len(answers) / population
+        mean, c, (weight, _, heard) = (
+            self.mean(sent, answers),
+            server["c"],
+            self.heard(server, answers),
+        )
         moved = {name: sent[name] + self.server_lr * (mean[name] - sent[name]) for name in c}
-        changes = [answer.sent["change"] for answer in answers]
-        change = self.mean_beside(changes, [1.0] * len(answers))
-        return {**mean, **moved}, {"c": {name: c[name] + share * change[name] for name in c}}
+        changes, share = [answer.sent["change"] for answer in answers], weight / population
+        change = self.mean_beside(changes, self.weights(answers))
+        return {**mean, **moved}, {"c": {n: c[n] + share * change[n] for n in c}, **heard}
 
 
 @dataclass(frozen=True, kw_only=True)
