@@ -377,6 +377,7 @@ class Scaled(torch.nn.Module):
         ({"data": tiny.data(features=5)}, "data of one kind"),
         ({"precision": "float32"}, "the same task, engine, device and precision"),
         ({"data": tiny.data(classes=4)}, "data of one kind"),
+        ({"round": 3}, "unknown argument of simulate 'round': did you mean 'rounds'?"),
     ],
 )
 def test_what_cannot_be_trained_together_is_refused(changes: dict[str, Any], message: str) -> None:

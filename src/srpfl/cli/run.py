@@ -171,9 +171,10 @@ def _print(run: Run, folder: Path) -> None:
     final = shown(run.metric, curve[-1].mean) if curve else "not evaluated"
     if curve and curve[-1].error:
         final += f" (standard error {shown(run.metric, curve[-1].error)})"
+    rounds = "round" if len(run.rounds) == 1 else "rounds"
     Console().print(
         f"[bold]{literal(run.name)}[/bold]: {run.headline} {metric} {final} after "
-        f"{len(run.rounds)} rounds; simulated time {run.time():.1f} (C = {run.communication:g})\n"
+        f"{len(run.rounds)} {rounds}; simulated time {run.time():.1f} (C = {run.communication:g})\n"
         f"kept in {literal(folder)}\n"
         f"next: srpfl report {literal(shlex.quote(str(folder)))}",
         highlight=False,

@@ -108,10 +108,17 @@ class _Decoder:
     def _decoded(self, encoded: bytes | None) -> Images:
         if not encoded:
             raise DataError(f"row {self.row} of {self.path} has no image")
+        from PIL import UnidentifiedImageError
+
         try:
             pixels = self._pixels(encoded)
         except DataError:
             raise
+        except UnidentifiedImageError as error:  # whose text has an address in it
+            raise DataError(
+                f"the image in row {self.row} of {self.path} cannot be decoded: it is none of "
+                f"{', '.join(FORMATS)}"
+            ) from error
         except Exception as error:  # broken files make decoders raise nearly anything
             raise DataError(
                 f"the image in row {self.row} of {self.path} cannot be decoded: "

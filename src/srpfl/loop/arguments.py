@@ -36,24 +36,28 @@ R = TypeVar("R")
 
 def checked(play: Callable[P, R]) -> Callable[P, R]:
     """The function, told only what it can work with."""
-    signature = inspect.signature(play)
-    needed = [name for name, one in signature.parameters.items() if one.default is one.empty]
 
     @wraps(play)
     def careful(*args: P.args, **named: P.kwargs) -> R:
-        for name in named:
-            if name not in signature.parameters:
-                raise unknown(f"argument of {play.__name__}", name, signature.parameters)
-        if args or not named.keys() >= set(needed):
-            told = ", ".join(f"{name}=..." for name in needed)
-            raise ConfigError(f"{play.__name__} takes arguments by name, and needs {told}")
-        given = signature.bind(*args, **named)
-        given.apply_defaults()
-        given.arguments.update(checked_arguments(given.arguments))
+        given = bound_arguments(play, *args, **named)
         with enough_memory("this run"):
-            return play(*given.args, **given.kwargs)
+            return play(**given)  # type: ignore[call-arg]
 
     return careful
+
+
+def bound_arguments(play: Callable[..., Any], *args: Any, **named: Any) -> dict[str, Any]:
+    """All arguments of a call by name, checked."""
+    parameters = inspect.signature(play).parameters
+    needed = [name for name, one in parameters.items() if one.default is one.empty]
+    for name in named:
+        if name not in parameters:
+            raise unknown(f"argument of {play.__name__}", name, parameters)
+    if args or not named.keys() >= set(needed):
+        told = ", ".join(f"{name}=..." for name in needed)
+        raise ConfigError(f"{play.__name__} takes arguments by name, and needs {told}")
+    defaults = {name: one.default for name, one in parameters.items()}
+    return checked_arguments({**defaults, **named})
 
 
 def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:

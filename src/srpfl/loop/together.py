@@ -10,7 +10,6 @@ when all wait their jobs are carried out as one. So whatever PyTorch keeps for t
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
@@ -30,7 +29,7 @@ from srpfl.engine.fit import check_fit, probe
 from srpfl.engine.fitting import FittingEngine
 from srpfl.engine.precision import called
 from srpfl.errors import ConfigError
-from srpfl.loop.arguments import checked_arguments
+from srpfl.loop.arguments import bound_arguments
 from srpfl.loop.simulation import simulate
 from srpfl.runs.run import Run
 
@@ -84,9 +83,7 @@ def _joint_engine(runs: Sequence[Mapping[str, Any]]) -> Engine | None:
     """One engine for all; None where the runs' engine does not train clients as one."""
     chosen = []
     for run in runs:
-        arguments = inspect.signature(simulate).bind(**run)
-        arguments.apply_defaults()
-        chosen.append(checked_arguments(arguments.arguments))
+        chosen.append(bound_arguments(simulate, **run))
     settings = {name: chosen[0][name] for name in SETTINGS}
     if any({name: one[name] for name in SETTINGS} != settings for one in chosen):
         raise ConfigError(

@@ -167,7 +167,7 @@ class Config:
     evaluate_at: str | None = option(None, "rounds to evaluate after, such as 10,20,50", EVALUATION)
     evaluations: str | None = option(
         None,
-        "personalised, local or global, with commas (the method's own; see docs/glossary.md)",
+        "personalised, local or global, with commas (the method's own; the glossary defines them)",
         EVALUATION,
     )
     evaluate_share: float = option(

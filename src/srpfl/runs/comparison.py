@@ -163,7 +163,7 @@ def _kinds(groups: Mapping[str, Sequence[Results]], metric: Metric) -> str:
     if len(kinds) < 2:
         return ""
     told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
-    return f"{metric.title} is not the same for all ({told}), see docs/glossary.md"
+    return f"{metric.title} is not the same for all ({told}): the glossary defines them"
 
 
 def by_group(runs: Sequence[Results]) -> dict[str, list[Results]]:
