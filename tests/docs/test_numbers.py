@@ -81,6 +81,14 @@ def test_the_tables_of_scale_are_those_of_the_measurements() -> None:
         assert table.strip() in page
 
 
+def test_how_long_rounds_of_everyone_take_is_on_record() -> None:
+    lines = (ROOT / "results" / "shootout" / "femnist.jsonl").read_text().splitlines()
+    rows = [row for row in map(json.loads, lines) if (row["policy"], row["C"]) == ("everyone", 0)]
+    rounds = sorted(row["curve"][-1][1] / row["curve"][-1][0] for row in rows)
+    told = f"A round of everyone takes {rounds[0]:.0f} to {rounds[-1]:.0f} times a client's mean"
+    assert told in " ".join((ROOT / "docs" / "stragglers.md").read_text().split())
+
+
 def test_the_deployments_table_is_that_of_its_records() -> None:
     folder = ROOT / "results" / "flower"
     text = (folder / "README.md").read_text()

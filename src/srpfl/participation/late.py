@@ -23,7 +23,7 @@ class KeepsLate(Sampling):
     as a fraction or a number.
 
     ``staleness`` is s(age) of Xie et al. (2019): 1 ("constant"), 1 up to age b and 1 / (a·(age − b)
-    + 1) beyond ("hinge"), or (age + 1)^−a ("polynomial").
+    + 1) beyond ("hinge"; the paper has a = 10, b = 4), or (age + 1)^−a ("polynomial").
     """
 
     staleness: Staleness = "polynomial"

@@ -1,8 +1,8 @@
 """Every method with everyone, with doubling, with Auto: ``python -m srpfl.studies.methods PART``.
 
 Runs that are already there are not played again, so the study can grow over many sittings, a few
-methods at a time (``--only``). Parts: ``digits`` is the small version, for a CPU; ``cifar10`` and
-``femnist`` are the large ones; ``niid-bench``, ``fedrep-2`` and ``fedrep-5`` hold the order of some
+methods at a time (``--only``). Parts: ``digits`` and ``femnist-small`` are for a CPU; ``cifar10``
+and ``femnist`` are the large ones; ``niid-bench``, ``fedrep-2`` and ``fedrep-5`` hold the order of some
 methods against published ones.
 """
 
@@ -75,6 +75,15 @@ PARTS = {
         communications=(0.0, 10.0),
         longer=_LONGER,
         special={"mocha": {"set": {**_LINEAR, "algorithm": {"tasks": 20}}}},
+    ),
+    # By writer on a CPU: fewer writers, at most 100 images of each, less work and a smaller network.
+    "femnist-small": Part(
+        {"data": "femnist", "partition": "natural", "clients": 50, "per_client": 100,
+         "rounds": 60, "head_epochs": 2, "tuning_epochs": 3, "start": 5, "every": 5,
+         "evaluate_every": 4, "set": {"model": {"hidden": [64]}}},
+        mark=40,
+        special=_SLOWER,
+        longer=_LONGER,
     ),
     "cifar10": Part({"data": "cifar10", "rounds": 150}, mark=40, special=_SLOWER),
     "femnist": Part(
