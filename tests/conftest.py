@@ -48,8 +48,8 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     return report
 
 
-# Tests of minutes; those of real processes mostly wait. Each of make's two workers begins with half
-# of them: at the end, or all in one worker, they would have the other core idle.
+# Tests of minutes; those of real processes mostly wait. Each of make's workers begins with its
+# share of them: at the end, or all in one worker, they would have a core idle.
 LONG = {"test_pretended.py", "test_processes.py", "test_mismatch.py", "test_faulty_line.py"}
 LONG |= {"test_namespaces.py"}
 
@@ -58,8 +58,15 @@ LONG |= {"test_namespaces.py"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     long = [item for item in items if item.path.name in LONG]
     others = [item for item in items if item.path.name not in LONG]
-    half = len(others) // 2
-    items[:] = [*long[::2], *others[:half], *long[1::2], *others[half:]]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    left, items[:] = len(items), []
+    for worker in range(workers):  # each gets as many of those that are left as the others will
+        count = left // (workers - worker)
+        begin = long[worker::workers]
+        more = max(0, count - len(begin))
+        items += [*begin, *others[:more]]
+        others, left = others[more:], left - count
+    items += others
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):

@@ -2,8 +2,8 @@
 
 Runs that are already there are not played again, so the study can grow over many sittings, a few
 methods at a time (``--only``). Parts: ``digits`` and ``femnist-small`` are for a CPU; ``cifar10``
-and ``femnist`` are the large ones; ``niid-bench``, ``fedrep-2`` and ``fedrep-5`` hold the order of some
-methods against published ones.
+and ``femnist`` are the large ones; ``niid-bench``, ``fedrep-2`` and ``fedrep-5`` hold the order of
+some methods against published ones.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ PARTS = {
         longer=_LONGER,
         special={"mocha": {"set": {**_LINEAR, "algorithm": {"tasks": 20}}}},
     ),
-    # By writer on a CPU: fewer writers, at most 100 images of each, less work and a smaller network.
+    # For a CPU: fewer writers, at most 100 images of each, less work and a smaller network.
     "femnist-small": Part(
         {"data": "femnist", "partition": "natural", "clients": 50, "per_client": 100,
          "rounds": 60, "head_epochs": 2, "tuning_epochs": 3, "start": 5, "every": 5,
