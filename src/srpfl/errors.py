@@ -138,8 +138,10 @@ def enough_memory(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (MemoryError, RuntimeError, ValueError, OverflowError) as error:
-        if not _lacks_memory(error):
+    except (MemoryError, RuntimeError, ValueError, OverflowError, ConfigError) as error:
+        # What a model's own code raised has become a sentence of its own, about the model.
+        cause = error.__cause__ if isinstance(error, ConfigError) else error
+        if cause is None or not _lacks_memory(cause):
             raise
         raise ConfigError(f"there is not enough memory for {what}: make it smaller") from error
 

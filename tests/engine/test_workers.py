@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from srpfl.core.processes import lines_of
 from srpfl.engine.loop import LoopEngine
@@ -113,3 +115,32 @@ def test_an_error_in_a_worker_is_that_error_and_says_where(
         play(engine, CASE)
     line = lines_of(caught.value)[-1]
     assert (line.filename, line.name, line.line) == (__file__, "train", "raise error")
+
+
+def test_no_file_left_for_a_line_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(name: str) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", none_left)
+    engine = WorkersEngine(plain, CASE.data(), workers=1)
+    with engine, pytest.raises(SrpflError, match=r"cannot start a worker process .Too many open"):
+        play(engine, CASE)
+
+
+def test_no_memory_left_for_an_answer_is_a_lack_of_memory(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    resource = pytest.importorskip("resource")
+
+    class Full(LoopEngine):
+        def train(self, jobs: Any) -> Any:
+            found = super().train(jobs)
+            with open("/proc/self/statm") as file:
+                taken = int(file.read().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (taken, resource.RLIM_INFINITY))
+            return found, torch.zeros(1).expand(1 << 20)
+
+    full = WorkersEngine(lambda: Full(CASE.model(), CASE.data()), CASE.data(), workers=1)
+    with full as engine, pytest.raises((MemoryError, RuntimeError), match=r"share|allocate"):
+        play(engine, CASE)
+    assert "Traceback" not in capfd.readouterr().err

@@ -167,6 +167,15 @@ def test_models_that_no_machine_can_hold_are_one_sentence() -> None:
             play(model=lambda width=width: torch.nn.Linear(width, width))
 
 
+def test_a_model_that_finds_no_memory_is_not_said_to_be_wrong() -> None:
+    class Hungry(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) + torch.zeros(1 << 50).sum()
+
+    with pytest.raises(ConfigError, match="not enough memory for this run: make it smaller"):
+        play(model=Hungry(4, 3))
+
+
 def test_what_is_kept_of_a_run_is_json() -> None:
     run = play(participation=Capped())
     assert run.config["participation"]["cap"] == "inf"

@@ -116,10 +116,15 @@ class Memory:
             os.close(file)
 
     def _view(self, size: int) -> NDArray[np.uint8]:
+        if not size:  # so that word of a lack of memory gets through
+            return np.empty(0, dtype=np.uint8)
         if self.map is None or len(self.map) < size:
-            have = max(os.fstat(self.file).st_size, size, mmap.PAGESIZE)
-            os.ftruncate(self.file, have)
-            self.map = mmap.mmap(self.file, have)
+            have = max(os.fstat(self.file).st_size, size)
+            try:
+                os.ftruncate(self.file, have)
+                self.map = mmap.mmap(self.file, have)
+            except OSError as error:
+                raise MemoryError(f"{have:,} bytes to share with another process") from error
         return np.frombuffer(self.map, dtype=np.uint8)
 
 

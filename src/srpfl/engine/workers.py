@@ -192,7 +192,10 @@ def _part(job: Job, places: Sequence[int]) -> Job:
 
 
 def _start(make: Callable[[], Engine]) -> _Worker:
-    near, far = line()
+    try:
+        near, far = line()
+    except OSError as error:
+        raise _cannot_start(error) from error
     process = mp.get_context("fork").Process(target=_serve, args=(make, far), daemon=True)
     with warnings.catch_warnings(), _no_interrupt():
         # Python warns of forking beside threads. The child computes with one thread of its own.
@@ -201,10 +204,14 @@ def _start(make: Callable[[], Engine]) -> _Worker:
             process.start()
         except OSError as error:
             near.close()
-            raise SrpflError(f"cannot start a worker process ({error.strerror}): {LESS}") from error
+            raise _cannot_start(error) from error
         finally:
             far.close()
     return _Worker(process, near)
+
+
+def _cannot_start(error: OSError) -> SrpflError:
+    return SrpflError(f"cannot start a worker process ({error.strerror}): {LESS}")
 
 
 @contextlib.contextmanager
