@@ -184,6 +184,25 @@ def test_one_odd_run_does_not_hide_the_others(
                 assert len(shown(other)) <= 1, key
 
 
+def test_what_cannot_be_looked_at_hides_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("seen", "hidden"):
+        made_up.keep(made_up.run(name=name, rounds=3), RunFolder(tmp_path / name), upto=3)
+    known = Path.stat
+
+    def stat(path: Path, **choices: bool) -> object:
+        if path.parent == tmp_path / "hidden":
+            raise PermissionError(13, "Permission denied")
+        return known(path, **choices)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    with served(tmp_path) as url:
+        assert "seen" in shown(url)
+    with served(tmp_path / ("x" * 300)) as url:  # no name of a folder
+        assert shown(url) == []
+
+
 def test_those_who_ask_slowly_take_few_threads_and_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,12 +127,18 @@ def version(folders: Sequence[Path]) -> str:
     stamp = hashlib.sha256()
     for folder in _runs(folders):
         for name in (CONFIG, ROUNDS, EVALUATIONS):
-            path = folder / name
-            state = path.stat() if path.exists() else None
-            stamp.update(f"{path} {state.st_size if state else 0}\n".encode())
+            stamp.update(f"{folder / name} {_size(folder / name)}\n".encode())
         # A process that was killed changes no file.
-        stamp.update(f"{RunFolder(folder).in_use()} {(folder / DIVERGED).exists()}\n".encode())
+        diverged = _size(folder / DIVERGED) > 0
+        stamp.update(f"{RunFolder(folder).in_use()} {diverged}\n".encode())
     return stamp.hexdigest()[:16]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # it is not there, or not for us to see
+        return 0
 
 
 def _content(folders: Sequence[Path]) -> dict[str, object]:
@@ -143,7 +149,7 @@ def _content(folders: Sequence[Path]) -> dict[str, object]:
         try:
             # The last line may be half written just now; that is no damage to speak of.
             run = Results.read(RunFolder(folder, say=lambda text: None))
-        except (RunFolderError, RecursionError) as error:
+        except (RunFolderError, RecursionError, OSError) as error:
             _leave_out(str(folder), error)
             continue
         found.append((run, str(folder)))
@@ -181,4 +187,10 @@ _told: set[str] = set()  # the runs of which it was said
 
 
 def _runs(folders: Sequence[Path]) -> list[Path]:
-    return [run for folder in folders for run in runs_in(folder)]
+    found = []
+    for folder in folders:
+        try:
+            found += runs_in(folder)
+        except OSError as error:  # it is not for us to see, or moved while we look
+            _leave_out(str(folder), error.strerror)
+    return found
