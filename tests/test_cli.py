@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import errno
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +15,7 @@ from command import srpfl
 from srpfl.cli import main
 from srpfl.engine.vectorised import VectorisedEngine
 from srpfl.options.methods import METHODS
+from srpfl.runs import files
 from srpfl.runs.seal import seal
 
 USUAL = ["--data", "digits", "--clients", "8", "--rounds", "2", "--evaluate-every", "2"]
@@ -213,6 +218,35 @@ def test_an_unwritable_folder_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = srpfl("run", *SMALL, "--out", "file/run", cwd=tmp_path, fails=True)
     assert "cannot write to file/run" in done.stderr
+
+
+def test_what_cannot_be_exported_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    srpfl("run", *SMALL, "--out", "run", cwd=tmp_path)
+    (tmp_path / "file").write_text("")
+    done = srpfl("export", "run", "--model", "0", "--out", "file", cwd=tmp_path, fails=True)
+    assert "cannot write to file: File exists" in done.stderr
+
+    def full(draft: Path, data: bytes) -> None:
+        draft.write_bytes(data[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "fill_draft", full)
+        done = srpfl("export", "run", "--model", "0", "--out", "models", cwd=tmp_path, fails=True)
+    assert "cannot write to models: No space left on device" in done.stderr
+    assert list((tmp_path / "models").iterdir()) == []
+
+    def half(writer: csv.DictWriter[str], rows: Iterable[Any]) -> None:
+        for row in rows:
+            writer.writerow(row)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(csv.DictWriter, "writerows", half)
+    done = srpfl("export", "run", "--out", "tables", cwd=tmp_path, fails=True)
+    assert "cannot write to tables: No space left on device" in done.stderr
+    assert list((tmp_path / "tables").iterdir()) == []
 
 
 def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:

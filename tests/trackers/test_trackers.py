@@ -13,7 +13,7 @@ import srpfl
 import tiny
 from srpfl.errors import ConfigError
 from srpfl.runs.records import EvaluationRecord
-from srpfl.trackers import MLflow, TensorBoard, Tracker, WandB, metrics_of, replay
+from srpfl.trackers import MLflow, TensorBoard, Tracker, WandB, metrics_of, replay, tracker
 
 
 @pytest.fixture(scope="module")
@@ -188,3 +188,9 @@ def test_a_missing_package_is_said_before_the_run() -> None:
 
     with pytest.raises(ConfigError, match=r"pip install 'srpfl\[mlflow\]'"):
         Absent()
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"cannot write to .*file"):
+        tracker("mlflow", tmp_path / "file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Annotated
 
@@ -70,11 +71,12 @@ def export(
 def _write_model(folders: list[Path], client: int, out: Path, *, trust: bool) -> Path:
     """A client's model with its transform, as weights and as a program."""
     import torch
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
-    from srpfl.errors import ConfigError
+    from srpfl.errors import ConfigError, RunFolderError
     from srpfl.options.config import Config
     from srpfl.options.experiment import experiment
+    from srpfl.runs.files import write_bytes
     from srpfl.runs.run import Run
 
     if len(folders) != 1:
@@ -87,13 +89,16 @@ def _write_model(folders: list[Path], client: int, out: Path, *, trust: bool) ->
     model = model if isinstance(model, torch.nn.Module) else model()
     module = run.module_of(client, model=model, transform=made["data"].transform)
     stem = out / f"client-{client}"
-    out.mkdir(parents=True, exist_ok=True)
     state = {name: value.contiguous() for name, value in module.network.state_dict().items()}
-    save_file(state, stem.with_suffix(".safetensors"))
     samples = made["data"].test(client).x
     two = torch.as_tensor(samples)[:2]
     rows = {0: torch.export.Dim("rows")}
-    torch.export.save(
-        torch.export.export(module, (two,), dynamic_shapes=(rows,)), stem.with_suffix(".pt2")
-    )
+    program = io.BytesIO()  # by itself PyTorch ends the process where a disk is full
+    torch.export.save(torch.export.export(module, (two,), dynamic_shapes=(rows,)), program)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_bytes(stem.with_suffix(".safetensors"), save(state))
+        write_bytes(stem.with_suffix(".pt2"), program.getvalue())
+    except OSError as error:
+        raise RunFolderError(f"cannot write to {out}: {error.strerror}") from error
     return stem

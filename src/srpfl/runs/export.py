@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srpfl.errors import ConfigError, RunFolderError, unknown
+from srpfl.runs.files import write_with
 from srpfl.runs.results import Results
 
 if TYPE_CHECKING:
@@ -123,7 +125,8 @@ def export(
             path = Path(folder) / f"{name}.{format}"
             rows = table(run, cost)
             if (first := next(rows, None)) is not None:
-                write(list(first), itertools.chain([first], rows), path)
+                table_of = partial(write, list(first), itertools.chain([first], rows))
+                write_with(table_of, path)  # whole, or not at all
                 written.append(path)
     except OSError as error:
         raise RunFolderError(f"cannot write to {folder}: {error.strerror or error}") from error

@@ -8,7 +8,7 @@ Each needs its own extra: ``pip install 'srpfl[tensorboard]'``, ``[mlflow]`` or 
 
 from pathlib import Path
 
-from srpfl.errors import unknown
+from srpfl.errors import ConfigError, unknown
 from srpfl.trackers.base import Tracker, metrics_of, replay
 from srpfl.trackers.mlflow import MLflow
 from srpfl.trackers.tensorboard import TensorBoard
@@ -31,6 +31,9 @@ def tracker(name: str, folder: str | Path) -> Tracker:
     if name == "tensorboard":
         return TensorBoard(place)
     if name == "mlflow":
-        place.mkdir(parents=True, exist_ok=True)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot write to {place}: {error.strerror}") from error
         return MLflow(uri=f"sqlite:///{place / 'mlflow.db'}")
     return WandB(folder=place)
