@@ -15,9 +15,8 @@ test: $(STAMP)
 	$(PYTEST) -m 'not slow and not faults'
 
 # The rest: long studies, real processes, and each kind of fault several times over.
-# Many of them wait for other processes, so three at a time keep two cores busy.
 test-all: test
-	$(PYTEST) -n 3 -m 'slow or faults' --trials 3
+	$(PYTEST) -m 'slow or faults' --trials 3
 
 # All faults of runs and of deployments; many minutes, and nothing else should run beside it.
 faults: run-faults deploy-faults

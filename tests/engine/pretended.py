@@ -8,6 +8,7 @@ that a replayed graph gives the answers of the loop.
 
 from __future__ import annotations
 
+import gc
 import warnings
 from typing import Any
 
@@ -43,6 +44,7 @@ QUICK = (
 def device() -> None:
     """It must be there before PyTorch's first backward pass."""
     registered()
+    gc.freeze()  # each capture collects garbage, and would look through all that was imported
 
 
 def marked(names: Any, quick: tuple[str, ...]) -> list[Any]:

@@ -79,7 +79,7 @@ def test_nodes_come_and_go_while_late_answers_are_kept(flower: LocalFlower, tmp_
     options = {**DIGITS, "method": "fedrep", "participation": "fedbuff", "evaluate_every": 0}
     options |= {"rounds": 5000, "set": ["participation.k=1"]}
     # As long as that a killed node is taken to be at work.
-    trial = Trial(flower, tmp_path, options, {**PATIENCE, "clients": 90.0})
+    trial = Trial(flower, tmp_path, options, {**PATIENCE, "clients": 60.0})
 
     def counted(client: int, since: int = 0) -> bool:
         return any(client in record.participants for record in trial.rounds()[since:])
@@ -200,7 +200,7 @@ def test_a_stopped_node_is_done_without(flower: LocalFlower, tmp_path: Path) -> 
 def test_a_killed_node_is_done_without_and_comes_back_with_its_head(
     flower: LocalFlower, tmp_path: Path
 ) -> None:
-    options = {**DIGITS, "method": "fedrep", "rounds": 8, "evaluate_every": 0}
+    options = {**DIGITS, "method": "fedrep", "rounds": 7, "evaluate_every": 0}
     trial = Trial(flower, tmp_path, options, PATIENCE)
     for client in range(3):
         trial.join(client)
