@@ -81,6 +81,7 @@ def test_a_run_that_exists_is_said_in_the_words_of_python(tmp_path: Path) -> Non
         ({"algorithm": srpfl.FedRep}, r"write FedRep\(\.\.\.\)"),
         ({"stop_at": 0.9, "evaluations": ["local"]}, "add 'personalised'"),
         ({"num_rounds": 3}, "unknown argument of simulate 'num_rounds': did you mean 'rounds'?"),
+        ({"play": 3}, "unknown argument of simulate 'play'"),  # a name of our own functions'
     ],
 )
 def test_a_slip_is_a_sentence(choice: dict[str, Any], sentence: str) -> None:

@@ -46,7 +46,7 @@ def checked(play: Callable[P, R]) -> Callable[P, R]:
     return careful
 
 
-def bound_arguments(play: Callable[..., Any], *args: Any, **named: Any) -> dict[str, Any]:
+def bound_arguments(play: Callable[..., Any], /, *args: Any, **named: Any) -> dict[str, Any]:
     """All arguments of a call by name, checked."""
     parameters = inspect.signature(play).parameters
     needed = [name for name, one in parameters.items() if one.default is one.empty]
