@@ -123,6 +123,24 @@ def test_a_model_that_cannot_be_stacked_is_refused_by_the_name_of_the_layer() ->
         VectorisedEngine(Branching(), images(UNEQUAL))
 
 
+class Sloping(nn.Linear):
+    """In tests alone does what no stack can do: asks for a gradient by its inputs."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.training:
+            return super().forward(input)
+        with torch.enable_grad():
+            at = input.detach().clone().requires_grad_()
+            (slope,) = torch.autograd.grad(super().forward(at).tanh().sum(), at)
+        return super().forward(input + slope)
+
+
+def test_nor_is_a_model_stacked_that_can_be_trained_but_not_tested_so() -> None:
+    model = nn.Sequential(nn.Flatten(), Sloping(768, 4))
+    with pytest.raises(ConfigError, match=r"cannot train '1' .*use engine='loop'"):
+        VectorisedEngine(model, images(UNEQUAL))
+
+
 def test_a_model_that_writes_to_its_buffers_is_refused_by_their_name() -> None:
     layer = nn.utils.spectral_norm(nn.Linear(768, 5))
     with pytest.raises(ConfigError, match=r"that writes to its '1[.]weight_[uv]' by itself"):

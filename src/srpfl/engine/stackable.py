@@ -72,8 +72,8 @@ def check_stackable(model: nn.Module, data: Federated, task: Task) -> None:
 
 
 def _try_step(net: nn.Module, data: Federated, task: Task, common: bool) -> None:
-    """A step of two clients, each with one real sample twice. Buffers may be each client's own, or
-    common to all."""
+    """A step of two clients, each with one real sample twice, and what they make of it in a test.
+    Buffers may be each client's own, or common to all."""
     two, state = probe(data), state_of(net)
     updated = set_modes(net, [name for name, _ in net.named_parameters()], ())
     names = [name for name in statistics_names(net) if name.rpartition(".")[0] in updated]
@@ -87,6 +87,9 @@ def _try_step(net: nn.Module, data: Federated, task: Task, common: bool) -> None
     none = torch.zeros(2, dtype=torch.int64)
     batch = Batch(x, y, torch.full((2, 2), 0.5), none, none == 0)
     take_step(objective, SGD(), carried, frozen, shared, batch)
+    net.eval()
+    with torch.no_grad():
+        objective.outputs({**frozen, **carried.statistics, **own}, shared, x, none)
 
 
 def _check_samples_are_apart(net: nn.Module, data: Federated, task: Task) -> None:
