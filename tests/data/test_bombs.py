@@ -110,7 +110,7 @@ def test_images_that_would_run_a_program(tmp_path: Path) -> None:
     image = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n%%EndComments\nshowpage\n%%EOF\n"
     columns = {"image": [image], "label": [0]}
     path = write_parquet(tmp_path / "drawn.parquet", columns)
-    assert "cannot identify image file" in refused(f"parquet:{path}")
+    assert "cannot be decoded: it is none of PNG" in refused(f"parquet:{path}")
 
 
 def test_small_images_of_many_pixels(tmp_path: Path) -> None:

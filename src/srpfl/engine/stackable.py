@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,9 +88,10 @@ def _try_step(net: nn.Module, data: Federated, task: Task, common: bool) -> None
     none = torch.zeros(2, dtype=torch.int64)
     batch = Batch(x, y, torch.full((2, 2), 0.5), none, none == 0)
     take_step(objective, SGD(), carried, frozen, shared, batch)
-    net.eval()
+    net.eval()  # where statistics stay as they are
     with torch.no_grad():
-        objective.outputs({**frozen, **carried.statistics, **own}, shared, x, none)
+        tested = replace(objective, updates=())
+        tested.outputs({**frozen, **carried.statistics, **own}, shared, x, none)
 
 
 def _check_samples_are_apart(net: nn.Module, data: Federated, task: Task) -> None:
