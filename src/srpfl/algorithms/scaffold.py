@@ -62,11 +62,8 @@ class SCAFFOLD(FedAvg):
     def update(
         self, sent: Params, server: Slots, answers: Sequence[Answered], population: int
     ) -> tuple[Params, Slots]:
-        mean, c, (weight, _, heard) = (
-            self.mean(sent, answers),
-            server["c"],
-            self.heard(server, answers),
-        )
+        mean, c = self.mean(sent, answers), server["c"]
+        weight, _, heard = self.heard(server, answers)
         moved = {name: sent[name] + self.server_lr * (mean[name] - sent[name]) for name in c}
         changes, share = [answer.sent["change"] for answer in answers], weight / population
         change = self.mean_beside(changes, self.weights(answers))
